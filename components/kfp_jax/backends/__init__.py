@@ -1,0 +1,1 @@
+"""Where jobs run. One protocol (`base`), one file for each place."""

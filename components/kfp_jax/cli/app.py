@@ -1,0 +1,47 @@
+"""The command line as a whole: its commands, and errors as one sentence with an exit code."""
+
+import sys
+from typing import Annotated
+
+import typer
+
+from kfp_jax import __version__
+from kfp_jax.cli.compile import compile_pipelines
+from kfp_jax.cli.pipeline import pipeline
+from kfp_jax.cli.render import render
+from kfp_jax.cli.run import run
+from kfp_jax.errors import KfpJaxError
+
+app = typer.Typer(
+    name="kfp-jax",
+    help="Train JAX programs, alone or in Kubeflow pipelines, on this machine or a cluster.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+    epilog="Exit codes: 0 done, 1 the job failed, 2 bad input, 73 in use, 74 output trouble, "
+    "124 a limit ran out, 130 cancelled.",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command("run")(run)
+app.command("pipeline")(pipeline)
+app.command("render")(render)
+app.command("compile")(compile_pipelines)
+
+
+@app.callback()
+def _root(
+    version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False,
+) -> None:
+    if version:
+        sys.stdout.write(f"kfp-jax {__version__}\n")
+        raise typer.Exit
+
+
+def main() -> None:
+    """Runs the command line; an error of ours is one sentence on stderr and its exit code."""
+    try:
+        app()
+    except KfpJaxError as error:
+        sys.stderr.write(f"{error}\n")
+        sys.exit(error.exit_code)

@@ -1,0 +1,40 @@
+"""`kfp-jax run`: one job, without a pipeline."""
+
+import sys
+from pathlib import Path
+
+from kfp_jax import job_folder
+from kfp_jax.backends.choice import choose_backend
+from kfp_jax.cli import options
+from kfp_jax.cli.progress import Screen, outcome_rows, print_summary
+from kfp_jax.launch import cancel_on_signals, launch
+from kfp_jax.spec import TrainSpec
+
+
+@options.takes_spec
+def run(
+    spec: TrainSpec,
+    *,
+    backend: options.BackendName = "auto",
+    as_json: options.AsJson = False,
+) -> None:
+    """Run one training job and wait for it.
+
+    Examples:
+    kfp-jax run --program kfp_jax_runtime.mnist --nodes 2 -p epochs=1 --output build/mnist
+
+    kfp-jax run --nodes 2 --output build/script -- python my_script.py --epochs 3
+    """
+    place = choose_backend(backend)
+    with cancel_on_signals() as cancellation, Screen() as screen:
+        outcome = launch(spec, place, sink=screen.task(spec.name), cancellation=cancellation)
+        folder = Path(outcome.output_uri)
+        job_folder.write_report(folder)
+    if as_json:
+        sys.stdout.write((folder / job_folder.RESULT).read_text(encoding="utf-8"))
+    else:
+        title = f"Job {outcome.job} {outcome.phase.value.lower()}"
+        print_summary(title, outcome_rows(outcome), good=outcome.error() is None)
+    error = outcome.error()
+    if error:
+        raise error

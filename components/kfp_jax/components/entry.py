@@ -1,0 +1,196 @@
+"""From KFP's parameters and artifacts to a launch, and back: what the components' bodies call."""
+
+import math
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from kfp import dsl
+
+from kfp_jax import job_folder, storage
+from kfp_jax.backends.choice import choose_backend
+from kfp_jax.errors import KfpJaxError
+from kfp_jax.html import render_evaluation
+from kfp_jax.launch import cancel_on_signals, launch
+from kfp_jax.sinks import EventFileSink, ManySinks, PlainSink, Sink
+from kfp_jax.spec import Limits, TrainSpec
+from kfp_jax.status import Outcome
+
+# The command line names a file here, and shows what the tasks of its pipeline write to it.
+EVENTS_VARIABLE = "KFP_JAX_EVENTS"
+
+
+@dataclass(frozen=True)
+class TrainOutputs:
+    """The output artifacts of `train`."""
+
+    model: dsl.Model
+    metrics: dsl.Metrics
+    report: dsl.HTML
+
+
+@dataclass(frozen=True)
+class EvaluateOutputs:
+    """The output artifacts of `evaluate`."""
+
+    classes: dsl.ClassificationMetrics
+    metrics: dsl.Metrics
+    report: dsl.HTML
+
+
+def train(
+    outputs: TrainOutputs,
+    *,
+    program: str,
+    parameters: Mapping[str, Any],
+    num_nodes: int,
+    dataset_uri: str,
+    objective: str,
+    max_restarts: int,
+    stall_seconds: float,
+    deadline_seconds: float,
+    backend: str,
+) -> float:
+    """Runs the `train` component: one job. Returns the objective's final value."""
+    with _errors_end_the_step("train"):
+        spec = TrainSpec(
+            name="train",
+            program=program,
+            parameters=_json_numbers(parameters),
+            num_nodes=num_nodes,
+            output_uri=_task_folder(outputs.model),
+            dataset_uri=dataset_uri,
+            max_restarts=max_restarts,
+            objective=objective,
+            limits=Limits(stall=stall_seconds, deadline=deadline_seconds),
+        )
+        outcome = _launch(spec, backend, report=outputs.report)
+        _log_metrics(outputs.metrics, outcome.metrics)
+        outputs.model.metadata.update(
+            {"program": program, objective: outcome.metrics[objective], "job": outcome.job}
+        )
+        return outcome.metrics[objective]
+
+
+def prepare_data(dataset: dsl.Dataset, *, name: str, source: str, folder: str, backend: str) -> str:
+    """Runs the `prepare_data` component. Returns the dataset's folder."""
+    with _errors_end_the_step("prepare-data"):
+        spec = TrainSpec(
+            name="prepare-data",
+            program="kfp_jax_runtime.data.prepare",
+            parameters={"dataset": name, "source": source, "folder": folder},
+            output_uri=_task_folder(dataset),
+        )
+        _launch(spec, backend)
+        dataset.metadata.update(storage.read_json(Path(dataset.path) / "source.json"))
+        return str(dataset.path)
+
+
+def evaluate(
+    outputs: EvaluateOutputs, *, model: dsl.Model, dataset_uri: str, split: str, backend: str
+) -> float:
+    """Runs the `evaluate` component. Returns the accuracy."""
+    with _errors_end_the_step("evaluate"):
+        spec = TrainSpec(
+            name="evaluate",
+            program="kfp_jax_runtime.evaluate",
+            parameters={"model": model.path, "split": split},
+            output_uri=_task_folder(outputs.metrics),
+            dataset_uri=dataset_uri,
+            objective="accuracy",
+        )
+        outcome = _launch(spec, backend)
+        _log_metrics(outputs.metrics, outcome.metrics)
+        evaluation = storage.read_json(Path(outcome.output_uri) / job_folder.EVALUATION)
+        outputs.classes.log_confusion_matrix(evaluation["classes"], evaluation["confusion"])
+        page = render_evaluation(evaluation, outcome.to_json())
+        storage.write_text(Path(outputs.report.path), page)
+        return outcome.metrics["accuracy"]
+
+
+def promote(model: dsl.Model, promoted: dsl.Model, *, score: float) -> str:
+    """Runs the `promote` component. Returns the model's URI."""
+    promoted.uri = model.uri
+    promoted.metadata.update({**model.metadata, "score": score})
+    return str(model.uri)
+
+
+@contextmanager
+def _errors_end_the_step(task: str) -> Iterator[None]:
+    """Makes the sentence of an error the last line of the step's log."""
+    try:
+        yield
+    except KfpJaxError as error:
+        sys.stdout.flush()
+        sys.stderr.write(f"{error}\n")
+        events = _events(task)
+        if events:
+            events.error(str(error), error.exit_code)
+        raise SystemExit(error.exit_code) from error
+
+
+def _launch(spec: TrainSpec, backend: str, report: dsl.HTML | None = None) -> Outcome:
+    """Runs a job to its end; writes the training report, after a failure too.
+
+    Raises:
+        JobError: It did not succeed.
+    """
+    with cancel_on_signals() as cancellation:
+        outcome = launch(
+            spec,
+            choose_backend(backend),
+            identity=spec.output_uri,
+            sink=_sink(spec.name),
+            cancellation=cancellation,
+        )
+    if report is not None:
+        written = job_folder.write_report(Path(outcome.output_uri))
+        storage.write_text(Path(report.path), written.read_text(encoding="utf-8"))
+    error = outcome.error()
+    if error:
+        raise error
+    return outcome
+
+
+def _sink(task: str) -> Sink:
+    plain = PlainSink(sys.stdout)
+    events = _events(task)
+    return ManySinks(plain, events) if events else plain
+
+
+def _events(task: str) -> EventFileSink | None:
+    path = os.environ.get(EVENTS_VARIABLE)
+    return EventFileSink(Path(path), task) if path else None
+
+
+def _task_folder(artifact: dsl.Artifact) -> str:
+    """Returns the folder of a task's outputs.
+
+    It is the job's output folder: what the program writes into `model` there is KFP's artifact
+    `model`, in place. Its name holds the task's identity, equal over retries of the task.
+    """
+    return str(Path(artifact.path).parent)
+
+
+def _log_metrics(metrics: dsl.Metrics, values: Mapping[str, float]) -> None:
+    """Logs what KFP can hold: a NaN or an infinity would fail the step after all its work."""
+    for name, value in values.items():
+        if math.isfinite(value):
+            metrics.log_metric(name, value)
+        else:
+            sys.stdout.write(f"Metric {name} is {value} and is left out of the Metrics artifact.\n")
+
+
+def _json_numbers(value: Any) -> Any:
+    """Returns JSON with whole numbers as integers: KFP hands 2 over as 2.0."""
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    if isinstance(value, Mapping):
+        return {key: _json_numbers(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_json_numbers(item) for item in value]
+    return value

@@ -1,0 +1,251 @@
+"""From the facts of a failed job to one sentence: which process, what happened, what to do.
+
+The loudest error usually comes from a victim: when one process dies, the others fail in their next
+collective. So the first question is who failed first, and only then what is wrong with it.
+"""
+
+import signal
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from kfp_jax.reports import Report
+from kfp_jax.status import (
+    EXIT_BAD_INPUT,
+    EXIT_DIVERGED,
+    EXIT_STOPPED,
+    Overdue,
+    ProcessStatus,
+)
+
+# What a process says when it fails because another one did.
+_VICTIM_MARKS = (
+    "Gloo all-",
+    "Gloo collective",
+    "Connection closed by peer",
+    "Connection reset by peer",
+    "JAX distributed service detected fatal errors",
+    "another task died",
+    "coordination service",
+)
+_ABORTED = (-signal.SIGABRT, 128 + signal.SIGABRT)
+
+
+@dataclass(frozen=True)
+class Facts:
+    """All that is known when a job ends badly.
+
+    Attributes:
+        job: Its name.
+        processes: How each process ended.
+        errors: The error report of each process that wrote one.
+        tails: The last lines of each process.
+        joined: Which processes had joined.
+        last_step: The last reported step, or None.
+        overdue: The limit that ran out, or None.
+        limit: That limit, in seconds.
+    """
+
+    job: str
+    processes: Sequence[ProcessStatus]
+    errors: Mapping[int, Report] = field(default_factory=dict)
+    tails: Mapping[int, Sequence[str]] = field(default_factory=dict)
+    joined: frozenset[int] = frozenset()
+    last_step: int | None = None
+    overdue: Overdue | None = None
+    limit: float = 0.0
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """The answer: a reason for machines, a sentence for people, and the process it began with."""
+
+    reason: str
+    sentence: str
+    root: int | None = None
+
+
+def diagnose(facts: Facts) -> Diagnosis:
+    """Returns why the job ended."""
+    if facts.overdue is not None:
+        return _diagnose_overdue(facts, facts.overdue)
+    root = find_root(facts)
+    if root is None:
+        return Diagnosis(
+            "unknown", f"Job {facts.job} failed, but no process of it did; see its logs."
+        )
+    case = _Case(root, facts)
+    rule = next(rule for rule in RULES if rule.matches(case))
+    sentence = f"Job {facts.job} failed: {rule.sentence(case)}; {rule.remedy}."
+    return Diagnosis(rule.reason, sentence, root.process)
+
+
+def find_root(facts: Facts) -> ProcessStatus | None:
+    """Returns the process with which it began: the first to fail that is no victim of another."""
+    failed = sorted(
+        (item for item in facts.processes if item.failed_at is not None),
+        key=lambda item: (item.failed_at, item.process),
+    )
+    culprits = [item for item in failed if not _is_victim(item, facts)]
+    return next(iter(culprits or failed), None)
+
+
+def _is_victim(status: ProcessStatus, facts: Facts) -> bool:
+    if status.exit_code in _ABORTED:
+        return True
+    report = facts.errors.get(status.process)
+    text = _field(report, "message") if report else "\n".join(facts.tails.get(status.process, ()))
+    return any(mark in text for mark in _VICTIM_MARKS)
+
+
+@dataclass(frozen=True)
+class _Case:
+    """The root process, as the rules see it."""
+
+    status: ProcessStatus
+    facts: Facts
+
+    @property
+    def exit_code(self) -> int:
+        return self.status.exit_code or 0
+
+    @property
+    def report(self) -> Report | None:
+        return self.facts.errors.get(self.status.process)
+
+    @property
+    def error(self) -> str:
+        return _field(self.report, "message").rstrip(".")
+
+    @property
+    def who(self) -> str:
+        return f"process {self.status.process}"
+
+    @property
+    def when(self) -> str:
+        step = self.report.step if self.report and self.report.step is not None else None
+        if step is not None:
+            return f" at step {step}"
+        return f" after step {self.facts.last_step}" if self.facts.last_step is not None else ""
+
+    def says(self, *marks: str) -> bool:
+        text = "\n".join((self.error, *self.facts.tails.get(self.status.process, ())))
+        return any(mark in text for mark in marks)
+
+
+def _field(report: Report | None, name: str) -> str:
+    value: Any = report.fields.get(name, "") if report else ""
+    return value if isinstance(value, str) else ""
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One row of the table: when it applies, the reason, the sentence and the remedy."""
+
+    reason: str
+    matches: Callable[[_Case], bool]
+    sentence: Callable[[_Case], str]
+    remedy: str
+
+
+def _signal_name(exit_code: int) -> str:
+    number = -exit_code if exit_code < 0 else exit_code - 128
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+RULES = (
+    Rule(
+        "bad-input",
+        lambda c: c.exit_code == EXIT_BAD_INPUT,
+        lambda c: c.error or f"{c.who} refused its input",
+        "correct the program or its parameters",
+    ),
+    Rule(
+        "diverged",
+        lambda c: c.exit_code == EXIT_DIVERGED,
+        lambda c: f"{c.who} diverged{c.when}: {c.error}",
+        "lower the learning rate or look at the data of that step",
+    ),
+    Rule(
+        "preempted",
+        lambda c: c.exit_code == EXIT_STOPPED,
+        lambda c: f"{c.who} was asked to stop and left{c.when} with its state saved",
+        "run the same command again to go on from there",
+    ),
+    Rule(
+        "disk-full",
+        lambda c: c.says("No space left on device", "Disk quota exceeded"),
+        lambda c: f"{c.who} could not write{c.when}, no space was left: {c.error}",
+        "free space or choose another output folder",
+    ),
+    Rule(
+        "out-of-memory",
+        lambda c: c.says("RESOURCE_EXHAUSTED", "MemoryError", "Cannot allocate memory"),
+        lambda c: f"{c.who} ran out of memory{c.when}: {c.error}",
+        "use a smaller batch or model, or more memory",
+    ),
+    Rule(
+        "exception",
+        lambda c: bool(c.error),
+        lambda c: f"{c.who} raised {c.error}{c.when}",
+        "its traceback is above and in its log",
+    ),
+    Rule(
+        "killed",
+        lambda c: c.exit_code in (-signal.SIGKILL, 128 + signal.SIGKILL),
+        lambda c: f"{c.who} was killed by SIGKILL{c.when}",
+        "often that is the machine running out of memory: check with `dmesg` and use less",
+    ),
+    Rule(
+        "signal",
+        lambda c: c.exit_code < 0 or 128 < c.exit_code < 160,
+        lambda c: f"{c.who} was ended by {_signal_name(c.exit_code)}{c.when}",
+        "its last lines are above and in its log",
+    ),
+    Rule(
+        "exit",
+        lambda c: True,
+        lambda c: f"{c.who} exited with code {c.exit_code}{c.when}",
+        "its last lines are above and in its log",
+    ),
+)
+
+
+def _diagnose_overdue(facts: Facts, overdue: Overdue) -> Diagnosis:
+    suspended = [item.process for item in facts.processes if item.suspended]
+    absent = [item.process for item in facts.processes if item.process not in facts.joined]
+    step = f" after step {facts.last_step}" if facts.last_step is not None else ""
+    match overdue:
+        case Overdue.QUEUE:
+            roots: list[int] = []
+            seen = "no queue admitted it"
+            remedy = "ask for less, or raise the queue limit"
+        case Overdue.START:
+            roots = absent
+            seen = f"{_processes(absent)} never joined" if absent else "it did not start"
+            if suspended:
+                seen += f" ({_processes(suspended)} is suspended)"
+            remedy = "look at the last lines of that process, or raise the start limit"
+        case Overdue.STALL:
+            roots = suspended or absent
+            seen = f"no process wrote a line{step}"
+            if suspended:
+                seen += f" and {_processes(suspended)} is suspended by a signal"
+            elif absent:
+                seen += f" and {_processes(absent)} never joined"
+            remedy = "find what it waits for, or raise the stall limit"
+        case Overdue.DEADLINE:
+            roots = []
+            seen = f"it was still running{step}"
+            remedy = "raise the deadline or train less"
+    sentence = f"Job {facts.job} was ended after {facts.limit:g} s: {seen}; {remedy}."
+    return Diagnosis(overdue.value, sentence, roots[0] if roots else None)
+
+
+def _processes(numbers: Sequence[int]) -> str:
+    shown = ", ".join(str(number) for number in numbers[:5])
+    more = f" and {len(numbers) - 5} more" if len(numbers) > 5 else ""
+    return f"process{'es' if len(numbers) > 1 else ''} {shown}{more}"

@@ -1,0 +1,95 @@
+"""Every error that kfp-jax raises on purpose.
+
+    KfpJaxError
+    ├── SpecError          the user can fix it; nothing was started; never retried
+    ├── ClusterError       the platform refused or did not answer
+    │   ├── NotFound  Conflict  Forbidden  Throttled  Unavailable
+    ├── JobError           the job was started and did not succeed
+    │   ├── JobFailed  JobLost  JobTimeout  JobCancelled
+    └── OutputError        a result is missing, malformed or cannot be written
+
+A message is one sentence: what, which object, what was seen, what to do. The command line ends with
+`exit_code` of the class, so that scripts can tell the classes apart.
+"""
+
+
+class KfpJaxError(Exception):
+    """Root of the tree; catch it to catch everything of ours."""
+
+    exit_code = 70
+
+
+class SpecError(KfpJaxError):
+    """Bad input, refused before anything was started. Exit code 2, as for bad arguments."""
+
+    exit_code = 2
+
+
+class ClusterError(KfpJaxError):
+    """The platform that should run the job refused or did not answer."""
+
+    exit_code = 69
+
+
+class NotFound(ClusterError):
+    """The object is not there."""
+
+    exit_code = 66
+
+
+class Conflict(ClusterError):
+    """Another object already has that name or place."""
+
+    exit_code = 73
+
+
+class Forbidden(ClusterError):
+    """The account may not do this."""
+
+    exit_code = 77
+
+
+class Throttled(ClusterError):
+    """Asked too often; try again later."""
+
+    exit_code = 75
+
+
+class Unavailable(ClusterError):
+    """No answer, or an answer that says: not now."""
+
+    exit_code = 69
+
+
+class JobError(KfpJaxError):
+    """The job was started and did not succeed."""
+
+    exit_code = 1
+
+
+class JobFailed(JobError):
+    """A process of the job failed."""
+
+
+class JobLost(JobError):
+    """The job vanished while it was being waited for."""
+
+    exit_code = 71
+
+
+class JobTimeout(JobError):
+    """One of the job's limits ran out; the job was ended."""
+
+    exit_code = 124
+
+
+class JobCancelled(JobError):
+    """The job was ended because somebody asked for it."""
+
+    exit_code = 130
+
+
+class OutputError(KfpJaxError):
+    """A result is missing, malformed or cannot be written."""
+
+    exit_code = 74

@@ -1,0 +1,353 @@
+"""The training report and the evaluation page: values in, one HTML document out."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from kfp_jax.html import evaluation as evaluations
+from kfp_jax.html.charts import draw_charts
+from kfp_jax.html.evaluation import Evaluation, read_evaluation
+from kfp_jax.html.history import History, read_history
+from kfp_jax.html.text import (
+    as_count,
+    as_float,
+    as_share,
+    clip,
+    duration,
+    escaped_bytes,
+    moment,
+    number,
+    percent,
+)
+
+MAX_BYTES = 300_000
+"""No page is larger; each part of it has its share."""
+_MOST_ROWS = 60
+_TABLE_BYTES = 8_000
+_ROW_BYTES = 60
+_TRACEBACK_BYTES = 12_000
+
+_PHASES = {
+    "SUCCEEDED": ("succeeded", "good"),
+    "FAILED": ("failed", "bad"),
+    "LOST": ("lost", "bad"),
+    "CANCELLED": ("cancelled", "warn"),
+}
+_NO_CAUSE = {
+    "FAILED": "The job failed, and no cause was recorded.",
+    "LOST": "The job was lost: it vanished before it finished.",
+    "CANCELLED": "The job was cancelled before it finished.",
+}
+_STAGES = ("queued", "starting", "training")
+
+
+@dataclass(frozen=True)
+class Fact:
+    """One figure of the headline."""
+
+    name: str
+    value: str
+    detail: str = ""
+
+
+@dataclass(frozen=True)
+class Phase:
+    """How the job stands, and the tone (good, bad, warn, calm) to say it in."""
+
+    word: str
+    tone: str
+    diagnosis: str
+    """One sentence when the job did not succeed, else empty."""
+    reason: str
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A stretch of the job's time."""
+
+    name: str
+    text: str
+    share: float
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of a name and a value."""
+
+    title: str
+    rows: tuple[tuple[str, str], ...]
+    left_out: int = 0
+
+
+@dataclass(frozen=True)
+class Failure:
+    """What the first failing process printed."""
+
+    title: str
+    message: str
+    traceback: str
+
+
+def render_report(
+    result: Mapping[str, Any],
+    history: Iterable[Mapping[str, Any]],
+    evaluation: Mapping[str, Any] | None = None,
+) -> str:
+    """Returns the training report as an HTML document of at most `MAX_BYTES` bytes.
+
+    Args:
+        result: A job's `result.json`.
+        history: Its reports, as in `history.jsonl`. They are read once and not kept, so a file of
+            any length may be streamed.
+        evaluation: Its `evaluation.json`, if there is one.
+    """
+    past = read_history(history)
+    scored = read_evaluation(evaluation) if evaluation is not None else None
+    phase = _phase(result)
+    return (
+        _environment()
+        .get_template("report.html.j2")
+        .render(
+            job=_job(result),
+            phase=phase,
+            headline=_headline(result, scored),
+            facts=_facts(result, past, scored),
+            charts=draw_charts(past),
+            more_names=past.more_names,
+            stages=_stages(result),
+            evaluation=scored,
+            tables=_tables(result, past, scored),
+            failure=_failure(past, phase),
+            model=_model(result),
+        )
+    )
+
+
+def render_evaluation(evaluation: Mapping[str, Any], result: Mapping[str, Any]) -> str:
+    """Returns the page of an evaluation as an HTML document of at most `MAX_BYTES` bytes.
+
+    Args:
+        evaluation: An `evaluation.json`.
+        result: The `result.json` of the job that wrote it; may be empty.
+    """
+    scored = read_evaluation(evaluation)
+    facts = [
+        Fact("Examples", number(scored.examples)) if scored.examples is not None else None,
+        Fact("Classes", number(scored.class_count)) if scored.class_count else None,
+        Fact("Loss", number(scored.loss)) if scored.loss is not None else None,
+    ]
+    return (
+        _environment()
+        .get_template("evaluation.html.j2")
+        .render(
+            job=_job(result),
+            phase=_phase(result),
+            headline=_headline(result, scored),
+            facts=[fact for fact in facts if fact is not None],
+            evaluation=scored,
+            tables=[
+                table
+                for table in (
+                    _source(result, scored),
+                    _table("Parameters", result.get("parameters")),
+                    _table("Versions", result.get("versions")),
+                )
+                if table.rows
+            ],
+        )
+    )
+
+
+@cache
+def _environment() -> Environment:
+    environment = Environment(
+        loader=PackageLoader("kfp_jax.html"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters.update(number=number, percent=percent)
+    environment.globals.update(
+        most_class_rows=evaluations.MOST_CLASS_ROWS, sorted_from=evaluations.SORTED_FROM
+    )
+    return environment
+
+
+def _job(result: Mapping[str, Any]) -> str:
+    return clip(result.get("job") or "job", 80)
+
+
+def _phase(result: Mapping[str, Any]) -> Phase:
+    name = str(result.get("phase") or "")
+    word, tone = _PHASES.get(name, (clip(name.lower(), 40), "calm"))
+    if tone in ("good", "calm"):
+        return Phase(word, tone, "", "")
+    message = result.get("message")
+    return Phase(
+        word=word,
+        tone=tone,
+        diagnosis=clip(message, 2_000) if message else _NO_CAUSE[name],
+        reason=clip(result.get("reason") or "", 200),
+    )
+
+
+def _mapping(value: object) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _headline(result: Mapping[str, Any], scored: Evaluation | None) -> Fact | None:
+    """Returns the figure that matters most: accuracy, else loss, else the first metric."""
+    if scored is not None and scored.accuracy is not None:
+        where = f" on {scored.dataset}" if scored.dataset else ""
+        return Fact(f"accuracy{where}", percent(scored.accuracy), _mistakes(scored))
+    metrics = _mapping(result.get("metrics"))
+    names = [name for name in ("accuracy", "test_accuracy", "loss") if name in metrics]
+    name = next(iter([*names, *metrics]), None)
+    if name is None:
+        return None
+    share = as_share(metrics[name]) if name.endswith("accuracy") else None
+    value = percent(share) if share is not None else number(metrics[name])
+    return Fact(clip(name.replace("_", " "), 60), value)
+
+
+def _mistakes(scored: Evaluation) -> str:
+    if scored.mistakes is None or scored.examples is None:
+        return ""
+    plural = "mistake" if scored.mistakes == 1 else "mistakes"
+    return f"{scored.mistakes:,} {plural} in {scored.examples:,} examples"
+
+
+def _facts(result: Mapping[str, Any], past: History, scored: Evaluation | None) -> list[Fact]:
+    facts = []
+    processes = result.get("num_processes")
+    if processes is not None:
+        facts.append(Fact("Processes", number(processes)))
+    total = _mapping(result.get("seconds")).get("total")
+    if total is not None:
+        facts.append(Fact("Total time", duration(total)))
+    if past.progress is not None:
+        done, steps = past.progress
+        detail = "" if done >= steps else f"of {steps:,}, {done / steps:.0%}"
+        facts.append(Fact("Steps", f"{done:,}", detail))
+    loss = _mapping(result.get("metrics")).get("loss")
+    if scored is not None and scored.loss is not None:
+        facts.append(Fact("Test loss", number(scored.loss)))
+    elif loss is not None:
+        facts.append(Fact("Loss", number(loss)))
+    attempts = as_count(result.get("attempts"))
+    if attempts is not None and attempts > 1:
+        detail = ""
+        if past.restored:
+            detail = f"resumed at step {number(past.restored[-1])}"
+        facts.append(Fact("Attempts", number(attempts), detail))
+    return facts
+
+
+def _stages(result: Mapping[str, Any]) -> list[Stage]:
+    """Returns the parts of the total time in order; empty when it is not known."""
+    seconds = _mapping(result.get("seconds"))
+    total = as_float(seconds.get("total"))
+    if total is None or not 0 < total < 1e12:
+        return []
+    spent = [(name, as_float(seconds.get(name)) or 0.0) for name in _STAGES]
+    spent = [(name, min(max(value, 0.0), total)) for name, value in spent]
+    spent.append(("rest", max(total - sum(value for _, value in spent), 0.0)))
+    whole = sum(value for _, value in spent)
+    return [Stage(name, duration(value), value / whole) for name, value in spent]
+
+
+def _tables(result: Mapping[str, Any], past: History, scored: Evaluation | None) -> list[Table]:
+    tables = [
+        _table("Parameters", result.get("parameters")),
+        _table("Final metrics", result.get("metrics"), number),
+        _source(result, scored),
+        _about(result, past),
+        _table("Versions", result.get("versions")),
+    ]
+    return [table for table in tables if table.rows]
+
+
+def _source(result: Mapping[str, Any], scored: Evaluation | None) -> Table:
+    words = {
+        "name": "Source",
+        "train_examples": "Training examples",
+        "test_examples": "Test examples",
+    }
+    rows: dict[str, Any] = {}
+    if scored is not None:
+        if scored.dataset:
+            rows["Evaluated on"] = scored.dataset
+        rows |= {words.get(name, name): value for name, value in scored.source}
+    if result.get("dataset_uri"):
+        rows["Dataset URI"] = result["dataset_uri"]
+    return _table("Data", rows, _readable)
+
+
+def _about(result: Mapping[str, Any], past: History) -> Table:
+    rows = {
+        "Program": result.get("program"),
+        "Backend": result.get("backend"),
+        "Processes": result.get("num_processes"),
+        "Attempts": result.get("attempts"),
+        "Resumed at step": ", ".join(number(step) for step in past.restored[-8:]),
+        "First report": moment(past.began),
+        "Last report": moment(past.ended),
+        "Model": result.get("model_uri"),
+    }
+    return _table("Job", {k: v for k, v in rows.items() if v not in (None, "")}, _readable)
+
+
+def _readable(value: object) -> str:
+    return value if isinstance(value, str) else number(value)
+
+
+def _table(title: str, values: object, form: Any = None) -> Table:
+    """Returns a mapping as a table of bounded size."""
+    mapping = _mapping(values)
+    rows: list[tuple[str, str]] = []
+    room = _TABLE_BYTES
+    for name, value in mapping.items():
+        row = (clip(name, 100), clip(value if form is None else form(value), 400))
+        room -= sum(escaped_bytes(text) for text in row) + _ROW_BYTES
+        if room < 0 or len(rows) == _MOST_ROWS:
+            break
+        rows.append(row)
+    return Table(title, tuple(rows), len(mapping) - len(rows))
+
+
+def _failure(past: History, phase: Phase) -> Failure | None:
+    error = past.error
+    if error is None or not (error.message or error.traceback) or phase.tone == "good":
+        return None
+    process = as_count(error.process)
+    step = as_count(error.step)
+    title = "What the first failing process said"
+    if process is not None:
+        title = f"What process {process:,} said"
+    if step is not None:
+        title += f" at step {step:,}"
+    message = clip(error.message or "", 2_000)
+    return Failure(
+        title=title,
+        message="" if message == phase.diagnosis else message,
+        traceback=clip(error.traceback or "", _TRACEBACK_BYTES, tail=True),
+    )
+
+
+def _model(result: Mapping[str, Any]) -> str:
+    """Returns the lines that load the model, or nothing when none was exported."""
+    uri = result.get("model_uri")
+    if not isinstance(uri, str) or not uri:
+        return ""
+    return "\n".join(
+        (
+            "from pathlib import Path",
+            "from kfp_jax_runtime.export import load_model",
+            f"model = load_model(Path({clip(uri, 1_000)!r}))",
+            "scores = model(inputs)  # a row of scores for each row of inputs",
+        )
+    )

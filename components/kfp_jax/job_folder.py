@@ -1,0 +1,36 @@
+"""The files in a job's output folder, and the report made from them."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from kfp_jax import storage
+from kfp_jax.html import render_report
+
+RESULT = "result.json"
+HISTORY = "history.jsonl"
+EVALUATION = "evaluation.json"
+REPORT = "report.html"
+
+
+def write_report(folder: Path) -> Path:
+    """Writes `report.html` from the other files of a finished job and returns its path.
+
+    Raises:
+        OutputError: `result.json` is missing or the report cannot be written.
+    """
+    result = storage.read_json(folder / RESULT)
+    evaluated = (folder / EVALUATION).is_file() and result["phase"] == "SUCCEEDED"
+    evaluation = storage.read_json(folder / EVALUATION) if evaluated else None
+    path = folder / REPORT
+    storage.write_text(path, render_report(result, _history(folder / HISTORY), evaluation))
+    return path
+
+
+def _history(path: Path) -> Iterator[dict[str, Any]]:
+    """Yields the reports one by one: a long job has millions."""
+    if path.is_file():
+        with path.open(encoding="utf-8") as lines:
+            for line in lines:
+                yield json.loads(line)

@@ -1,0 +1,119 @@
+"""What the launcher knows of a job from the lines that its processes write."""
+
+import os
+from collections import deque
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from kfp_jax.backends.base import LogLine
+from kfp_jax.clock import Clock
+from kfp_jax.errors import OutputError
+from kfp_jax.history import HistoryFile
+from kfp_jax.reports import Kind, Malformed, Report, parse_line
+from kfp_jax.sinks import Sink
+
+TAIL_LINES = 60
+TAIL_LINE_CHARACTERS = 2000
+_MALFORMED_SHOWN = 5
+
+
+class Recorder:
+    """Takes every line once, in one thread; its attributes are read by another.
+
+    Memory does not grow with the number of lines: of the log a tail is kept, of the reports the
+    last value of each metric; the rest goes to `history.jsonl` and to the sink.
+
+    Attributes:
+        last_output: When the last line came, by the clock.
+        joined: Which processes of the current attempt have joined.
+        errors: Their error reports.
+        last_step: The last reported step, or None.
+        values: The last value of each metric, the result's over the reported ones.
+        result: The result report, or None.
+        problem: Why recording ended early, or None.
+    """
+
+    def __init__(self, folder: Path, clock: Clock, sink: Sink) -> None:
+        self.last_output = clock.now()
+        self.joined: frozenset[int] = frozenset()
+        self.errors: dict[int, Report] = {}
+        self.last_step: int | None = None
+        self.values: dict[str, float] = {}
+        self.result: Report | None = None
+        self.problem: OutputError | None = None
+        self._tails: dict[int, deque[str]] = {}
+        self._numbers: dict[int, int] = {}
+        self._attempt = 0
+        self._malformed = 0
+        self._clock = clock
+        self._sink = sink
+        self._history = HistoryFile(folder / "history.jsonl")
+
+    def consume(self, lines: Iterable[LogLine]) -> None:
+        """Takes all lines, and keeps the first trouble with the disk as `problem`."""
+        try:
+            for line in lines:
+                self._take(line)
+        except OSError as error:
+            reason = os.strerror(error.errno) if error.errno else str(error)
+            self.problem = OutputError(
+                f"The job's history or log cannot be written: {reason}; free space or choose"
+                " another output folder."
+            )
+        finally:
+            self._history.close()
+
+    def tails(self) -> Mapping[int, tuple[str, ...]]:
+        """Returns the last lines of each process of the current attempt."""
+        return {process: tuple(tail) for process, tail in self._tails.items()}
+
+    def _take(self, line: LogLine) -> None:
+        process, attempt, text = line
+        self.last_output = self._clock.now()
+        if attempt != self._attempt:
+            self._next_attempt(attempt)
+        number = self._numbers[process] = self._numbers.get(process, 0) + 1
+        report = parse_line(text, number)
+        if isinstance(report, Report):
+            self._report(process, report)
+            return
+        if report is not None:
+            self._note_malformed(process, report)
+        if process not in self._tails:
+            self._tails[process] = deque(maxlen=TAIL_LINES)
+        self._tails[process].append(text[:TAIL_LINE_CHARACTERS])
+        self._sink.log(line)
+
+    def _report(self, process: int, report: Report) -> None:
+        match report.kind:
+            case Kind.JOINED:
+                self.joined |= {process}
+            case Kind.ERROR:
+                self.errors.setdefault(process, report)
+            case Kind.METRICS:
+                self.last_step = report.step
+                self.values.update(report.values)
+            case Kind.RESULT:
+                self.result = report
+                self.values.update(report.values)
+            case Kind.PROGRESS | Kind.RESTORED:
+                pass
+        self._history.add(report)
+        self._sink.report(process, report)
+
+    def _next_attempt(self, attempt: int) -> None:
+        self._attempt = attempt
+        self.joined = frozenset()
+        self.errors = {}
+        self._tails = {}
+        self._numbers = {}
+        self._history.next_attempt()
+
+    def _note_malformed(self, process: int, report: Malformed) -> None:
+        self._malformed += 1
+        if self._malformed <= _MALFORMED_SHOWN:
+            more = "; more like it are not shown" if self._malformed == _MALFORMED_SHOWN else ""
+            self._sink.note(
+                f"Process {process} wrote a malformed report in line {report.line}:"
+                f" {report.problem}{more}."
+            )

@@ -1,0 +1,180 @@
+"""What a job is doing, and how it ended: values and the pure rules that make them."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from kfp_jax.errors import JobCancelled, JobError, JobFailed, JobLost, JobTimeout
+from kfp_jax.reports import json_number
+
+RESULT_SCHEMA = 1
+
+EXIT_BAD_INPUT = 64  # unknown module, function or parameter
+EXIT_DIVERGED = 65  # a loss that is not finite
+EXIT_STOPPED = 75  # saved and left because it was asked to
+# The same input gives the same end: another attempt would only cost time.
+FINAL_EXITS = frozenset({EXIT_BAD_INPUT, EXIT_DIVERGED})
+
+
+class Phase(StrEnum):
+    """Where a job stands: PENDING to RUNNING in this order, RESTARTING leads back to STARTING."""
+
+    PENDING = "PENDING"  # accepted, nothing runs yet
+    QUEUED = "QUEUED"  # suspended by a queue
+    STARTING = "STARTING"  # processes start and look for each other
+    RUNNING = "RUNNING"  # every process has joined
+    RESTARTING = "RESTARTING"  # a failure; the whole set starts again
+    SUCCEEDED = "SUCCEEDED"
+    FAILED = "FAILED"
+    CANCELLED = "CANCELLED"  # ended by us on request
+    LOST = "LOST"  # gone, deleted by somebody else
+
+    @property
+    def finished(self) -> bool:
+        """Whether nothing more will happen."""
+        return self in (Phase.SUCCEEDED, Phase.FAILED, Phase.CANCELLED, Phase.LOST)
+
+
+class Overdue(StrEnum):
+    """Which limit ran out; the values are reasons of a failed job."""
+
+    QUEUE = "queue-timeout"
+    START = "start-timeout"
+    STALL = "stalled"
+    DEADLINE = "deadline"
+
+
+@dataclass(frozen=True)
+class ProcessStatus:
+    """One process of the job.
+
+    Attributes:
+        process: Its JAX process id.
+        alive: Whether it still runs.
+        exit_code: As the parent sees it: -9 for a SIGKILL; None while it runs.
+        failed_at: When it was seen to fail by itself; None when it did not, or was ended by us.
+        suspended: Whether it is stopped by a signal (SIGSTOP) or a debugger.
+    """
+
+    process: int
+    alive: bool = True
+    exit_code: int | None = None
+    failed_at: float | None = None
+    suspended: bool = False
+
+
+@dataclass(frozen=True)
+class JobStatus:
+    """What a backend knows of a job at one moment."""
+
+    phase: Phase
+    reason: str = ""
+    message: str = ""
+    restarts: int = 0
+    processes: tuple[ProcessStatus, ...] = ()
+
+
+class Step(StrEnum):
+    """What to do next with a set of local processes."""
+
+    WAIT = "wait"
+    KILL = "kill"
+    RESTART = "restart"
+    FINISH = "finish"
+
+
+def next_step(
+    processes: Sequence[ProcessStatus],
+    *,
+    restarts_left: int,
+    cancelled_for: float | None,
+    failed_for: float | None,
+    grace: float,
+) -> Step:
+    """Returns what to do with the processes of one attempt.
+
+    Args:
+        processes: As they are now.
+        restarts_left: How often the set may still be started again.
+        cancelled_for: Seconds since the job was asked to stop, or None.
+        failed_for: Seconds since the first process failed, or None.
+        grace: Seconds that processes get to save and leave when they stop on request.
+    """
+    if any(item.alive for item in processes):
+        if cancelled_for is not None:
+            return Step.KILL if cancelled_for >= grace else Step.WAIT
+        if failed_for is None:
+            return Step.WAIT
+        # All processes save together; the first to leave must not cost the others their checkpoint.
+        saving = all(p.exit_code == EXIT_STOPPED for p in processes if p.failed_at is not None)
+        return Step.WAIT if saving and failed_for < grace else Step.KILL
+    codes = {item.exit_code for item in processes if item.failed_at is not None}
+    if codes and cancelled_for is None and restarts_left > 0 and not codes & FINAL_EXITS:
+        return Step.RESTART
+    return Step.FINISH
+
+
+def reduce_processes(
+    processes: Sequence[ProcessStatus], *, restarts: int, cancelled: bool, step: Step
+) -> JobStatus:
+    """Returns the job's status from its processes and what is about to be done with them."""
+    if step is not Step.FINISH:
+        phase = Phase.RESTARTING if step is Step.RESTART else Phase.RUNNING
+    elif cancelled:
+        phase = Phase.CANCELLED
+    elif all(item.exit_code == 0 for item in processes):
+        phase = Phase.SUCCEEDED
+    else:
+        phase = Phase.FAILED
+    return JobStatus(phase, restarts=restarts, processes=tuple(processes))
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a job ended: the content of `result.json`.
+
+    Attributes:
+        seconds: `queued`, `starting`, `training` and `total`.
+        attempts: How often the set was started.
+        model_uri: The exported model, or "".
+        versions: Of Python, JAX and the like, as the processes reported them.
+        failed_process: The process with which a failure began, or None.
+        last_lines: What that process wrote last.
+    """
+
+    job: str
+    backend: str
+    phase: Phase
+    reason: str
+    message: str
+    program: str
+    parameters: Mapping[str, Any]
+    num_processes: int
+    seconds: Mapping[str, float]
+    metrics: Mapping[str, float]
+    attempts: int
+    output_uri: str
+    dataset_uri: str
+    model_uri: str
+    versions: Mapping[str, str] = field(default_factory=dict)
+    failed_process: int | None = None
+    last_lines: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns the content of `result.json`; numbers that are not finite become strings."""
+        return {
+            "schema": RESULT_SCHEMA,
+            **asdict(self),
+            "metrics": {name: json_number(value) for name, value in self.metrics.items()},
+            "last_lines": list(self.last_lines),
+        }
+
+    def error(self) -> JobError | None:
+        """Returns the error that stands for this outcome, or None for success."""
+        kinds: dict[Phase, type[JobError]] = {
+            Phase.CANCELLED: JobCancelled,
+            Phase.LOST: JobLost,
+            Phase.FAILED: JobTimeout if self.reason in tuple(Overdue) else JobFailed,
+        }
+        return None if self.phase is Phase.SUCCEEDED else kinds[self.phase](self.message)

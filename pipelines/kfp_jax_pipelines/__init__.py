@@ -1,0 +1,3 @@
+"""Reference pipelines, each one a `@dsl.pipeline` made of kfp_jax components."""
+
+NAMES = ("mnist",)

@@ -1,0 +1,75 @@
+"""Runs or compiles our pipelines: `python -m kfp_jax_pipelines run mnist --folder DIR`.
+
+A program of its own: `kfp.local` cannot be cancelled from within, but a process can. `kfp-jax`
+starts it, and needs no kfp itself for that.
+"""
+
+import argparse
+import json
+import signal
+import sys
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from kfp import compiler, dsl, local
+
+from kfp_jax_pipelines import NAMES
+
+EXIT_BAD_INPUT = 2
+
+
+def main() -> int:
+    """Returns the exit code."""
+    parser = argparse.ArgumentParser(prog="python -m kfp_jax_pipelines", description=__doc__)
+    commands = parser.add_subparsers(dest="command", required=True)
+    run = commands.add_parser("run", help="run a pipeline on this machine through kfp.local")
+    run.add_argument("name", choices=NAMES)
+    run.add_argument("--folder", type=Path, required=True, help="receives everything")
+    run.add_argument("--arguments", type=json.loads, default={}, help="JSON object")
+    build = commands.add_parser("compile", help="write every pipeline as YAML")
+    build.add_argument("--folder", type=Path, required=True)
+    options = parser.parse_args()
+    if options.command == "compile":
+        return _compile(options.folder)
+    return _run(options.name, options.folder, options.arguments)
+
+
+def _pipeline(name: str) -> Any:
+    return getattr(import_module(f"kfp_jax_pipelines.{name}"), name)
+
+
+def _compile(folder: Path) -> int:
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in NAMES:
+        path = folder / f"{name}.yaml"
+        compiler.Compiler().compile(_pipeline(name), str(path))
+        sys.stdout.write(f"{path}\n")
+    return 0
+
+
+def _run(name: str, folder: Path, arguments: dict[str, Any]) -> int:
+    pipeline = _pipeline(name)
+    valid = pipeline.component_spec.inputs or {}
+    unknown = sorted(set(arguments) - set(valid))
+    if unknown:
+        sys.stderr.write(
+            f"Pipeline {name} has no argument {unknown[0]!r}; valid are"
+            f" {', '.join(sorted(valid))}.\n"
+        )
+        return EXIT_BAD_INPUT
+    # SIGTERM goes to the whole process group. The task that gets it too ends its job and fails, and
+    # with it the pipeline; to leave before it would hide how it ended.
+    signal.signal(signal.SIGTERM, lambda *_: None)
+    local.init(local.SubprocessRunner(use_venv=False), pipeline_root=str(folder / "tasks"))
+    outputs = pipeline(**arguments).outputs
+    values = {
+        key: value.uri if isinstance(value, dsl.Artifact) else value
+        for key, value in outputs.items()
+    }
+    (folder / "outputs.json").write_text(json.dumps(values, indent=2) + "\n", encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,130 @@
+"""The first process of a node: joins the others and runs the user's program.
+
+    python -m kfp_jax_runtime.bootstrap MODULE[:FUNCTION]
+
+The order matters. The program is imported and its parameters are checked before this process
+joins the others, so that a typing error costs a second, not the wait for all nodes.
+"""
+
+import contextlib
+import importlib
+import os
+import sys
+from collections.abc import Mapping, MutableMapping, Sequence
+
+from kfp_jax_runtime import compile_cache, exits, node, program
+from kfp_jax_runtime.errors import BadInput, Stopped
+from kfp_jax_runtime.report import Reporter, installed_versions, termination_log
+from kfp_jax_runtime.run import Run
+from kfp_jax_runtime.signals import StopOnSigterm
+
+MODEL = "model"
+"""Where a program exports its model to, in the output directory."""
+
+_OWN_FRAMES = frozenset(
+    {
+        __file__,
+        program.__file__,
+        importlib.__file__,
+        "<frozen importlib._bootstrap>",
+        "<frozen importlib._bootstrap_external>",
+    }
+)
+
+
+def main() -> None:
+    """Runs the program named on the command line, and ends the process as the contract says."""
+    reporter = _reporter(os.environ)
+    sigterm = StopOnSigterm(leave=lambda: _stop_at_once(reporter))
+    sigterm.install()
+    try:
+        _bootstrap(sys.argv[1:], os.environ, reporter, sigterm)
+    except BaseException as error:  # noqa: BLE001 - the very top: every end gets its report and code
+        _fail(error, reporter)
+
+
+def _bootstrap(
+    arguments: Sequence[str],
+    environ: MutableMapping[str, str],
+    reporter: Reporter,
+    sigterm: StopOnSigterm,
+) -> None:
+    if len(arguments) != 1:
+        raise BadInput("usage: python -m kfp_jax_runtime.bootstrap MODULE[:FUNCTION]")
+    here = node.from_environment(environ)
+    if complaint := compile_cache.set_up(environ):
+        sys.stderr.write(f"kfp-jax: {complaint}\n")
+    _make_output(here)
+    ready = program.load(arguments[0], here.parameters)
+    if not here.distributed:
+        reporter.joined()
+        _run(ready, Run(here, reporter, sigterm), reporter)
+        return
+    # Imported here, because a single process may have no need of JAX at all.
+    from kfp_jax_runtime import distributed
+
+    distributed.join(here)
+    reporter.joined()
+    _run(ready, Run(here, reporter, distributed.SyncPoint()), reporter)
+    distributed.leave()
+
+
+def _run(ready: program.Program, run: Run, reporter: Reporter) -> None:
+    try:
+        metrics = ready(run)
+    except SystemExit as error:
+        if exits.ending(error).code != 0:
+            raise
+        metrics = {}
+    except Stopped:
+        run.wait()
+        raise
+    run.wait()
+    if run.process_index == 0:
+        exported = (run.output_dir / MODEL / "model.json").is_file()
+        reporter.result(metrics, MODEL if exported else None, installed_versions())
+
+
+def _make_output(here: node.Node) -> None:
+    try:
+        here.output_dir.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise BadInput(
+            f"the output folder {here.output_dir} cannot be created: {error.strerror}; "
+            "choose one that this node can write to"
+        ) from error
+
+
+def _fail(error: BaseException, reporter: Reporter) -> None:
+    end = exits.ending(error, hide=_OWN_FRAMES)
+    # Whoever read our output may be gone; that must neither hide the report nor the exit code.
+    with contextlib.suppress(OSError):
+        sys.stderr.write(end.traceback or f"kfp-jax: {end.message}\n")
+    with contextlib.suppress(OSError):
+        reporter.error(end.reason, end.message, end.traceback, end.step)
+    if end.together and "jax" in sys.modules:
+        from kfp_jax_runtime import distributed
+
+        distributed.leave_together()
+    exits.leave_at_once(end.code)
+
+
+def _stop_at_once(reporter: Reporter) -> None:
+    with contextlib.suppress(OSError):
+        reporter.error("stopped", "stopped by SIGTERM before it asked whether to stop")
+    exits.leave_at_once(exits.STOPPED)
+
+
+def _reporter(environ: Mapping[str, str]) -> Reporter:
+    """Returns a reporter even for an environment that is about to be refused."""
+    index = environ.get("JAX_PROCESS_ID", "")
+    count = environ.get("JAX_NUM_PROCESSES", "")
+    return Reporter(
+        process=int(index) if index.isdecimal() else 0,
+        processes=int(count) if count.isdecimal() else 1,
+        termination_log=termination_log(environ),
+    )
+
+
+if __name__ == "__main__":
+    main()

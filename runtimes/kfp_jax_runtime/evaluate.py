@@ -1,0 +1,60 @@
+"""The program that scores an exported model on a split of the job's dataset."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from kfp_jax_runtime.data.catalogue import DatasetName, Split
+from kfp_jax_runtime.errors import BadInput
+from kfp_jax_runtime.run import Run
+
+
+@dataclass(frozen=True)
+class EvaluateConfig:
+    """The parameters of this program."""
+
+    model: str
+    """The folder that a training exported its model to."""
+    split: Split = "test"
+    dataset: DatasetName | None = None
+    """None takes what the dataset folder holds."""
+
+    def folder(self) -> Path:
+        """Returns the model's folder.
+
+        Raises:
+            BadInput: it holds no model.
+        """
+        folder = Path(self.model.removeprefix("file://")).expanduser().absolute()
+        if not (folder / "model.json").is_file():
+            raise BadInput(
+                f"model {self.model!r} is not an exported model: {folder} holds no model.json; "
+                "set `model` to the folder `model` in a training's output"
+            )
+        return folder
+
+
+def main(run: Run, config: EvaluateConfig) -> Mapping[str, object]:
+    """Evaluates; returns accuracy and loss, and writes `evaluation.json`."""
+    folder = config.folder()
+    # The launcher imports this module to check parameters, and should not wait for JAX.
+    from kfp_jax_runtime import evaluation
+    from kfp_jax_runtime.data.opened import AUTO, open_dataset
+    from kfp_jax_runtime.export import load_model
+
+    opened = open_dataset(run, config.dataset or AUTO)
+    examples = opened.load(config.split)
+    logits = evaluation.predict_all(
+        load_model(folder), examples.images, run.process_index, run.process_count
+    )
+    scores = evaluation.evaluate(logits, examples)
+    run.progress(len(examples), len(examples), unit="example")
+    if run.process_index == 0:
+        evaluation.write_evaluation(
+            run.output_dir,
+            scores,
+            split=config.split,
+            classes=opened.dataset.classes,
+            source=opened.source,
+        )
+    return {"accuracy": scores.accuracy, "loss": scores.loss, "examples": scores.examples}

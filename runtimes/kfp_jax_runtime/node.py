@@ -1,0 +1,127 @@
+"""The environment of a node, read once into one value."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from kfp_jax_runtime.errors import BadInput
+
+
+@dataclass(frozen=True)
+class Node:
+    """What the backend told this process about itself and its job."""
+
+    process_index: int
+    process_count: int
+    coordinator: str
+    """host:port of process 0; empty for a single process."""
+    bind_address: str
+    """Where process 0 listens; empty leaves the choice to JAX."""
+    job: str
+    attempt: int
+    parameters: Mapping[str, object]
+    output_dir: Path
+    checkpoint_uri: str
+    dataset_dir: Path | None
+
+    @property
+    def distributed(self) -> bool:
+        """Whether there is anyone to join."""
+        return self.process_count > 1
+
+
+def from_environment(environ: Mapping[str, str]) -> Node:
+    """Returns the node that `environ` describes; an empty variable counts as absent.
+
+    Raises:
+        BadInput: a variable is malformed, or one that the others need is missing.
+    """
+    count = _whole(environ, "JAX_NUM_PROCESSES", default=1, least=1)
+    output_dir = _directory(environ, "KFP_JAX_OUTPUT_URI")
+    if output_dir is None:
+        raise BadInput(
+            "KFP_JAX_OUTPUT_URI is not set in this node; set it to the folder that takes the "
+            "job's results"
+        )
+    return Node(
+        process_index=_process_index(environ, count),
+        process_count=count,
+        coordinator=_coordinator(environ) if count > 1 else "",
+        bind_address=environ.get("JAX_COORDINATOR_BIND_ADDRESS", ""),
+        job=environ.get("KFP_JAX_JOB", ""),
+        attempt=_whole(environ, "KFP_JAX_ATTEMPT", default=1, least=1),
+        parameters=parameters(environ),
+        output_dir=output_dir,
+        checkpoint_uri=_absolute(environ.get("KFP_JAX_CHECKPOINT_URI", ""))
+        or str(output_dir / "checkpoints"),
+        dataset_dir=_directory(environ, "KFP_JAX_DATASET_URI"),
+    )
+
+
+def parameters(environ: Mapping[str, str]) -> Mapping[str, object]:
+    """Returns the parameters of the job.
+
+    Raises:
+        BadInput: they are not one JSON object.
+    """
+    text = environ.get("KFP_JAX_PARAMETERS", "") or "{}"
+    try:
+        value = json.loads(text)
+    except ValueError as error:
+        raise BadInput(f"KFP_JAX_PARAMETERS is not JSON ({error}): {text[:80]!r}") from error
+    if not isinstance(value, dict):
+        raise BadInput(
+            "KFP_JAX_PARAMETERS must be a JSON object of parameter names and values, "
+            f"not {text[:80]!r}"
+        )
+    return value
+
+
+def _process_index(environ: Mapping[str, str], count: int) -> int:
+    if count == 1:
+        return 0
+    index = _whole(environ, "JAX_PROCESS_ID", default=None, least=0)
+    if index >= count:
+        raise BadInput(
+            f"JAX_PROCESS_ID is {index} but JAX_NUM_PROCESSES is {count}; "
+            f"it must be at most {count - 1}"
+        )
+    return index
+
+
+def _coordinator(environ: Mapping[str, str]) -> str:
+    address = environ.get("JAX_COORDINATOR_ADDRESS", "")
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdecimal():
+        raise BadInput(
+            "JAX_COORDINATOR_ADDRESS must be host:port of process 0 when JAX_NUM_PROCESSES is "
+            f"more than 1, not {address!r}"
+        )
+    return address
+
+
+def _whole(environ: Mapping[str, str], name: str, *, default: int | None, least: int) -> int:
+    text = environ.get(name, "").strip()
+    if not text and default is not None:
+        return default
+    if not text.isdecimal() or int(text) < least:
+        raise BadInput(f"{name} must be a whole number of at least {least}, not {text!r}")
+    return int(text)
+
+
+def _directory(environ: Mapping[str, str], name: str) -> Path | None:
+    uri = _absolute(environ.get(name, ""))
+    if "://" in uri:
+        raise BadInput(f"{name} must be a folder that this node can open, not {uri!r}")
+    return Path(uri) if uri else None
+
+
+def _absolute(uri: str) -> str:
+    # Orbax refuses relative paths, and knows nothing of "~" or "file://".
+    if uri.startswith("file://"):
+        uri = unquote(urlsplit(uri).path)
+    if not uri or "://" in uri:
+        return uri
+    return str(Path(uri).expanduser().absolute())

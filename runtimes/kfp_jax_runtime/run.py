@@ -1,0 +1,130 @@
+"""Run: all that a program sees of the job it is part of."""
+
+import math
+import operator
+from collections.abc import Callable, Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, SupportsIndex, TypeVar
+
+from kfp_jax_runtime.config import from_parameters
+from kfp_jax_runtime.errors import Diverged
+from kfp_jax_runtime.node import Node
+from kfp_jax_runtime.report import Reporter, number
+
+if TYPE_CHECKING:
+    from kfp_jax_runtime.checkpoint import Checkpoints
+
+Config = TypeVar("Config")
+
+
+class Run:
+    """One process's view of the running job; the argument of a program's `main`.
+
+    Every process of the job has one. Reports are written by process 0 only, so programs call
+    everything in every process and need no `if`.
+    """
+
+    def __init__(self, node: Node, reporter: Reporter, stop: Callable[[], bool]) -> None:
+        self._node = node
+        self._reporter = reporter
+        self._stop = stop
+
+    @property
+    def parameters(self) -> Mapping[str, object]:
+        """The job's parameters as they came, unchecked; `config` checks them."""
+        return self._node.parameters
+
+    def config(self, cls: type[Config]) -> Config:
+        """Returns the parameters as a dataclass.
+
+        Raises:
+            BadInput: a parameter is unknown, missing, ill-typed or refused by the dataclass.
+        """
+        return from_parameters(cls, self._node.parameters)
+
+    def report(self, step: SupportsIndex, **metrics: object) -> None:
+        """Reports metrics of one step; reading a device value waits for it to be computed.
+
+        Args:
+            step: number of optimiser steps done.
+            metrics: numbers, numpy or JAX scalars, or arrays of shape ().
+
+        Raises:
+            TypeError: a metric is not one number; the message names it.
+            Diverged: the metric `loss` is not finite. Raised in every process, after the report.
+        """
+        at = operator.index(step)
+        if self.process_index == 0:
+            self._reporter.metrics(at, metrics)
+        if "loss" in metrics:
+            loss = number("loss", metrics["loss"])
+            if not math.isfinite(loss):
+                raise Diverged(at, loss)
+
+    def progress(self, done: SupportsIndex, total: SupportsIndex, unit: str = "step") -> None:
+        """Says how far the program is, for progress bars and for the stall limit."""
+        if self.process_index == 0:
+            self._reporter.progress(operator.index(done), operator.index(total), unit)
+
+    @cached_property
+    def checkpoints(self) -> "Checkpoints":
+        """The job's checkpoints; whatever an earlier attempt saved is there too."""
+        # Imported on first use: Orbax and JAX take a second, and programs that only move
+        # data need neither.
+        from kfp_jax_runtime.checkpoint import Checkpoints
+
+        return Checkpoints(self._node.checkpoint_uri, restored=self._restored)
+
+    def _restored(self, step: int) -> None:
+        if self.process_index == 0:
+            self._reporter.restored(step)
+
+    def wait(self) -> None:
+        """Returns when the checkpoints saved so far are on disk; called for a program that ends."""
+        if "checkpoints" in vars(self):
+            self.checkpoints.wait()
+
+    @property
+    def output_dir(self) -> Path:
+        """Where results go; it exists, and all attempts of one job share it."""
+        return self._node.output_dir
+
+    @property
+    def checkpoint_dir(self) -> str:
+        """Where checkpoints go: an absolute path, or a URI as it was given."""
+        return self._node.checkpoint_uri
+
+    @property
+    def dataset_dir(self) -> Path | None:
+        """The dataset that the job was given, or None."""
+        return self._node.dataset_dir
+
+    @property
+    def stop_requested(self) -> bool:
+        """Whether to save and raise `Stopped` now.
+
+        Ask once a step, in every process: all get the same answer at the same step, whichever
+        process was signalled. A program that never asks is ended by the first SIGTERM.
+        """
+        return self._stop()
+
+    @property
+    def process_index(self) -> int:
+        """Which process this is, from 0; process 0 reports."""
+        return self._node.process_index
+
+    @property
+    def process_count(self) -> int:
+        """How many processes the job has."""
+        return self._node.process_count
+
+    @property
+    def job(self) -> str:
+        """The job's name."""
+        return self._node.job
+
+    @property
+    def attempt(self) -> int:
+        """How often the job was started, this time included; 1 is the first."""
+        return self._node.attempt

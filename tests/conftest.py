@@ -1,0 +1,46 @@
+"""What all tests share; see tests/README.md."""
+
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+Golden = Callable[[Path, str], None]
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--update-golden", action="store_true", help="write golden files instead of comparing"
+    )
+
+
+@pytest.fixture
+def golden(request: pytest.FixtureRequest) -> Golden:
+    """Returns `check(file, text)`: text must be what the file holds, or is written there."""
+    update: bool = request.config.getoption("--update-golden")
+
+    def check(file: Path, text: str) -> None:
+        if update:
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(text)
+        assert file.exists(), f"{file} is missing; write it with: pytest --update-golden"
+        assert text == file.read_text(), f"{file} differs; if rightly so: pytest --update-golden"
+
+    return check
+
+
+@pytest.fixture
+def require_tool() -> Callable[[str], str]:
+    """Returns `require(program) -> path`; where it is missing the test skips, but in CI fails."""
+
+    def require(name: str) -> str:
+        if path := shutil.which(name):
+            return path
+        message = f"this test needs the program {name!r} on the PATH"
+        if os.environ.get("CI"):
+            pytest.fail(message)
+        pytest.skip(message)
+
+    return require
