@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+pytest.register_assert_rewrite("contract.backend_contract")
+
 Golden = Callable[[Path, str], None]
 
 

@@ -76,7 +76,8 @@ def diagnose(facts: Facts) -> Diagnosis:
         )
     case = _Case(root, facts)
     rule = next(rule for rule in RULES if rule.matches(case))
-    sentence = f"Job {facts.job} failed: {rule.sentence(case)}; {rule.remedy}."
+    remedy = f"; {rule.remedy}" if rule.remedy else ""
+    sentence = f"Job {facts.job} failed: {rule.sentence(case)}{remedy}."
     return Diagnosis(rule.reason, sentence, root.process)
 
 
@@ -140,7 +141,10 @@ def _field(report: Report | None, name: str) -> str:
 
 @dataclass(frozen=True)
 class Rule:
-    """One row of the table: when it applies, the reason, the sentence and the remedy."""
+    """One row of the table: when it applies, the reason, the sentence and the remedy.
+
+    The remedy is empty where the process' own message holds one.
+    """
 
     reason: str
     matches: Callable[[_Case], bool]
@@ -160,14 +164,14 @@ RULES = (
     Rule(
         "bad-input",
         lambda c: c.exit_code == EXIT_BAD_INPUT,
-        lambda c: c.error or f"{c.who} refused its input",
-        "correct the program or its parameters",
+        lambda c: c.error or f"{c.who} refused its input; correct the program or its parameters",
+        "",
     ),
     Rule(
         "diverged",
         lambda c: c.exit_code == EXIT_DIVERGED,
-        lambda c: f"{c.who} diverged{c.when}: {c.error}",
-        "lower the learning rate or look at the data of that step",
+        lambda c: c.error or f"{c.who} diverged{c.when}; lower the learning rate",
+        "",
     ),
     Rule(
         "preempted",

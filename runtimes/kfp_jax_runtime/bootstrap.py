@@ -97,16 +97,18 @@ def _make_output(here: node.Node) -> None:
 
 def _fail(error: BaseException, reporter: Reporter) -> None:
     end = exits.ending(error, hide=_OWN_FRAMES)
-    # Whoever read our output may be gone; that must neither hide the report nor the exit code.
-    with contextlib.suppress(OSError):
-        sys.stderr.write(end.traceback or f"kfp-jax: {end.message}\n")
-    with contextlib.suppress(OSError):
-        reporter.error(end.reason, end.message, end.traceback, end.step)
-    if end.together and "jax" in sys.modules:
-        from kfp_jax_runtime import distributed
+    try:
+        # Whoever read our output may be gone, which must not keep the rest from being said.
+        with contextlib.suppress(OSError):
+            sys.stderr.write(end.traceback or f"kfp-jax: {end.message}\n")
+        with contextlib.suppress(OSError):
+            reporter.error(end.reason, end.message, end.traceback, end.step)
+        if end.together and "jax" in sys.modules:
+            from kfp_jax_runtime import distributed
 
-        distributed.leave_together()
-    exits.leave_at_once(end.code)
+            distributed.leave_together()
+    finally:
+        exits.leave_at_once(end.code)
 
 
 def _stop_at_once(reporter: Reporter) -> None:

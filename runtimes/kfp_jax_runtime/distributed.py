@@ -28,6 +28,9 @@ LEAVE_TOGETHER_SECONDS = 5
 """Processes that stop at the same step arrive within moments; more means that one of them does
 not stop at all."""
 
+_NO_PROXY = "no_grpc_proxy"
+"""gRPC's own list of hosts to reach directly; where it is set, gRPC does not read no_proxy."""
+
 
 def join(node: Node) -> None:
     """Starts jax.distributed and returns once all processes have met.
@@ -95,8 +98,8 @@ def _host(address: str) -> str:
 
 def _reach_without_proxy(host: str) -> None:
     """Keeps gRPC from asking a proxy for the coordinator, which then never answers."""
-    present = os.environ.get("no_grpc_proxy") or os.environ.get("no_proxy") or ""
-    os.environ["no_grpc_proxy"] = f"{present},{host}" if present else host
+    present = os.environ.get(_NO_PROXY) or os.environ.get("no_proxy") or ""
+    os.environ[_NO_PROXY] = f"{present},{host}" if present else host
 
 
 def _is_loopback(host: str) -> bool:

@@ -1,7 +1,7 @@
 """The ends of a program that the launcher tells apart from a crash.
 
 BadInput  (a ValueError)       exit 64  the module, function or a parameter is wrong
-Diverged  (an ArithmeticError) exit 1   reason "diverged": the loss is no longer finite
+Diverged  (an ArithmeticError) exit 65  reason "diverged": the loss is no longer finite
 Stopped                        exit 75  stopped early on request, after saving
 """
 

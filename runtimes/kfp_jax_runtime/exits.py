@@ -11,6 +11,8 @@ from kfp_jax_runtime.errors import BadInput, Diverged, Stopped
 
 FAILED = 1
 BAD_INPUT = 64
+DIVERGED = 65
+"""Like bad input, the same again the next time: no restart helps."""
 STOPPED = 75
 """Not 0, which would count as done; 75 is "try again" in sysexits.h."""
 INTERRUPTED = 130
@@ -41,7 +43,7 @@ def ending(error: BaseException, *, hide: frozenset[str] = frozenset()) -> Endin
         case Stopped():
             return Ending(STOPPED, "stopped", message, step=error.step, together=True)
         case Diverged():
-            return Ending(FAILED, "diverged", message, step=error.step, together=True)
+            return Ending(DIVERGED, "diverged", message, step=error.step, together=True)
         case BadInput():
             return Ending(BAD_INPUT, "bad_input", message)
         case KeyboardInterrupt():

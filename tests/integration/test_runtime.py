@@ -28,6 +28,15 @@ def gather(run):
     run.report(1, loss=jax.numpy.float32(0.5), sum=everyone.sum())
     return {"processes": jax.process_count()}
 
+def batches(run):
+    import jax
+    from kfp_jax_runtime import mesh
+    everywhere = mesh.data_mesh()
+    rows = mesh.local_rows(6, everywhere)
+    batch = mesh.global_batch(everywhere, {"x": np.full((rows, 2), run.process_index + 1.0)})["x"]
+    run.report(1, rows=rows, height=batch.shape[0], sum=jax.jit(jax.numpy.sum)(batch))
+    mesh.local_rows(7, everywhere)
+
 def plain(run):
     return {"joined": "jax" in sys.modules, "attempt": run.attempt}
 
@@ -236,6 +245,13 @@ def test_two_processes_join_and_exchange_values(job: Job) -> None:
     assert second.reports("metrics") == second.reports("result") == []
 
 
+def test_a_global_batch_is_made_of_every_processs_rows_and_must_divide(job: Job) -> None:
+    first, second = job.run("programs:batches", 2)
+    assert first.only("metrics")["values"] == {"rows": 3, "height": 6, "sum": 18.0}
+    assert (first.code, second.code) == (64, 64)
+    assert "a global batch of 7 rows does not divide evenly among 2 devices" in first.err
+
+
 def test_the_machines_own_name_is_never_looked_up(job: Job) -> None:
     allowed = subprocess.run(["unshare", "--uts", "true"], capture_output=True, check=False)
     if allowed.returncode != 0:
@@ -269,9 +285,9 @@ def test_a_second_start_compiles_nothing_anew(job: Job) -> None:
         folder = job.folder / "cache" / "kfp-jax" / "xla"
         return {path.name for path in folder.iterdir() if not path.name.endswith("-atime")}
 
-    assert [end.code for end in job.run("programs:saves", 2)] == [0, 0]
+    assert [end.code for end in job.run("programs:gather", 2)] == [0, 0]
     first = entries()
-    ends = job.run("programs:saves", 2)
+    ends = job.run("programs:gather", 2)
     assert [end.code for end in ends] == [0, 0]
     assert first == entries() != set()
     assert "compil" not in ends[0].err
@@ -323,7 +339,7 @@ def test_sys_exit_0_is_success(job: Job) -> None:
 
 def test_a_diverged_loss_fails_every_process_at_its_step(job: Job) -> None:
     ends = job.run("programs:diverges", 2)
-    assert [end.code for end in ends] == [1, 1], ends[1].err
+    assert [end.code for end in ends] == [65, 65], ends[1].err
     assert ends[0].reports("metrics")[-1]["values"] == {"loss": "NaN"}
     for end in ends:
         assert (end.only("error")["reason"], end.only("error")["step"]) == ("diverged", 4)

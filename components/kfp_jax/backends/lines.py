@@ -1,6 +1,7 @@
 """From a growing file to whole lines, in bounded memory."""
 
 from pathlib import Path
+from typing import Self
 
 # A report may be 256 KiB; what is longer than this is handed on in pieces.
 MAX_LINE_BYTES = 1024 * 1024
@@ -44,7 +45,7 @@ def _lines(data: bytes) -> list[str]:
 
 
 class Tail:
-    """Reads what is appended to one file, from its start."""
+    """Reads what is appended to one file, from its start; a context manager that closes it."""
 
     def __init__(self, path: Path) -> None:
         self._file = path.open("rb", buffering=0)
@@ -55,7 +56,12 @@ class Tail:
         data = self._file.read(_CHUNK)
         return self._splitter.feed(data) if data else None
 
-    def close(self) -> list[str]:
-        """Returns what is left and closes the file."""
-        self._file.close()
+    def end(self) -> list[str]:
+        """Returns the last line when the file ended without a newline."""
         return self._splitter.end()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()

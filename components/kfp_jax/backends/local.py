@@ -8,7 +8,8 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from kfp_jax.spec import RESERVED_ENV, TrainSpec, parameters_json
 from kfp_jax.status import (
     EXIT_BAD_INPUT,
     JobStatus,
+    Phase,
     ProcessStatus,
     Step,
     next_step,
@@ -126,25 +128,26 @@ class LocalBackend:
         return self._logs(self._job(ref))
 
     def _logs(self, job: "_LocalJob") -> Iterator[LogLine]:
-        tails: dict[LogFile, Tail] = {}
-        while True:
-            ended = job.advance().phase.finished
-            read = 0
-            for source in job.log_files():
-                if source not in tails:
-                    tails[source] = Tail(source.path)
-                lines = tails[source].read()
-                if lines is not None:
-                    read += 1
-                    for text in lines:
-                        yield LogLine(source.process, source.attempt, text)
-            if ended and not read:
-                break
-            if not read:
-                job.ended.wait(_LOG_POLL_SECONDS)
-        for source, tail in tails.items():
-            for text in tail.close():
-                yield LogLine(source.process, source.attempt, text)
+        with ExitStack() as open_files:
+            tails: dict[LogFile, Tail] = {}
+            while True:
+                ended = job.advance().phase.finished
+                read = 0
+                for source in job.log_files():
+                    if source not in tails:
+                        tails[source] = open_files.enter_context(Tail(source.path))
+                    lines = tails[source].read()
+                    if lines is not None:
+                        read += 1
+                        for text in lines:
+                            yield LogLine(source.process, source.attempt, text)
+                if ended and not read:
+                    break
+                if not read:
+                    job.ended.wait(_LOG_POLL_SECONDS)
+            for source, tail in tails.items():
+                for text in tail.end():
+                    yield LogLine(source.process, source.attempt, text)
 
     def cancel(self, ref: JobRef) -> None:
         """Sends SIGTERM; after the grace, or on a second call, SIGKILL."""
@@ -222,7 +225,8 @@ class _LocalJob:
         self._restarts = 0
         self._cancelled_at: float | None = None
         self._attempt = self._start()
-        self.status = self.advance()
+        self.status = JobStatus(Phase.STARTING)
+        self.advance()
 
     def advance(self) -> JobStatus:
         """Looks at the processes, does what is due, and returns the status."""
@@ -271,9 +275,11 @@ class _LocalJob:
             self._attempt.group.terminate()
 
     def close(self) -> None:
-        """Kills what is left."""
+        """Kills what is left; a job that was not finished is lost."""
         with self._lock:
             self._attempt.close()
+            if not self.status.phase.finished:
+                self.status = replace(self.status, phase=Phase.LOST)
             self.ended.set()
 
     def _since(self, moment: float | None) -> float | None:
@@ -360,6 +366,8 @@ def _node_env(spec: TrainSpec, job: str, process: int, port: int, attempt: int) 
         "JAX_COORDINATOR_BIND_ADDRESS": address,
         "JAX_NUM_PROCESSES": str(spec.num_nodes),
         "JAX_PROCESS_ID": str(process),
+        # Where a proxy is set, gRPC would ask it for the coordinator, and never get an answer.
+        "no_grpc_proxy": _LOOPBACK,
         # The names that JAXJob v1 gave: its scripts run unchanged.
         "COORDINATOR_ADDRESS": _LOOPBACK,
         "COORDINATOR_PORT": str(port),

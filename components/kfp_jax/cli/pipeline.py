@@ -90,7 +90,8 @@ def _run(name: str, folder: Path, arguments: dict[str, Any]) -> dict[str, Any]:
     with cancel_on_signals() as cancellation, ProcessGroup() as group, Screen() as screen:
         process = group.start(command, env=environ, output=folder / _LOG)
         cancellation.bind(group.terminate)
-        failure = _follow(process, Tail(events), screen)
+        with Tail(events) as tail:
+            failure = _follow(process, tail, screen)
         cancellation.bind(None)
     _raise_failure(process.returncode, failure, cancellation, folder / _LOG)
     return storage.read_json(folder / "outputs.json")
@@ -114,7 +115,6 @@ def _follow(process: "subprocess.Popen[bytes]", events: Tail, screen: Screen) ->
             failure = failure or replay(line, sink)
         if lines is None:
             if ended:
-                events.close()
                 return failure
             clock.sleep(_POLL_SECONDS)
 

@@ -71,13 +71,13 @@ def draw_charts(history: History) -> Charts:
     room = _MAX_BYTES
     for quantity, curves in _grouped(history.curves):
         drawn, rest = curves[:COLOURS], curves[COLOURS:]
-        left_out += [clip(curve.name, 60) for curve in rest]
-        panel = _panel(quantity, drawn, history, salt=f"p{len(panels)}")
-        if len(panels) < _MAX_PANELS and len(panel.svg) <= room:
-            room -= len(panel.svg)
-            panels.append(panel)
-        else:
-            left_out += [clip(curve.name, 60) for curve in drawn]
+        if len(panels) < _MAX_PANELS:
+            panel = _panel(quantity, drawn, history, salt=f"p{len(panels)}")
+            if len(panel.svg) <= room:
+                room -= len(panel.svg)
+                panels.append(panel)
+                drawn = []
+        left_out += [clip(curve.name, 60) for curve in [*drawn, *rest]]
     shown = [series.curve for panel in panels for series in panel.series]
     return Charts(
         panels=tuple(panels),

@@ -235,7 +235,7 @@ def _facts(result: Mapping[str, Any], past: History, scored: Evaluation | None) 
         facts.append(Fact("Steps", f"{done:,}", detail))
     loss = _mapping(result.get("metrics")).get("loss")
     if scored is not None and scored.loss is not None:
-        facts.append(Fact("Test loss", number(scored.loss)))
+        facts.append(Fact("Loss", number(scored.loss)))
     elif loss is not None:
         facts.append(Fact("Loss", number(loss)))
     attempts = as_count(result.get("attempts"))
@@ -345,9 +345,9 @@ def _model(result: Mapping[str, Any]) -> str:
         return ""
     return "\n".join(
         (
-            "from pathlib import Path",
             "from kfp_jax_runtime.export import load_model",
-            f"model = load_model(Path({clip(uri, 1_000)!r}))",
-            "scores = model(inputs)  # a row of scores for each row of inputs",
+            f"model = load_model({clip(uri, 1_000)!r})",
+            "outputs = model(inputs)  # a row for each row of inputs",
+            "print(model.description)  # what goes in, what comes out, versions",
         )
     )

@@ -6,7 +6,7 @@ import math
 import zlib
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +16,10 @@ from kfp_jax_runtime.errors import BadInput
 _UNSIGNED_BYTE = 8
 _GZIP_MAGIC = b"\x1f\x8b"
 _CHUNK_BYTES = 1 << 20
+
+
+class _Stream(Protocol):
+    def read(self, size: int, /) -> bytes: ...
 
 
 @dataclass(frozen=True)
@@ -56,7 +60,7 @@ def read_idx(path: Path, dimensions: int) -> IdxFile:
         raise BadInput(f"{path} cannot be read: {error.strerror or error}") from error
 
 
-def _parse(stream: IO[bytes], path: Path, dimensions: int) -> IdxFile:
+def _parse(stream: _Stream, path: Path, dimensions: int) -> IdxFile:
     magic = stream.read(4)
     expected = bytes((0, 0, _UNSIGNED_BYTE, dimensions))
     if magic != expected:
@@ -82,7 +86,7 @@ def _parse(stream: IO[bytes], path: Path, dimensions: int) -> IdxFile:
     return IdxFile(np.frombuffer(data, np.uint8).reshape(shape), digest.hexdigest())
 
 
-def _read_at_most(stream: IO[bytes], size: int) -> bytes:
+def _read_at_most(stream: _Stream, size: int) -> bytes:
     # In pieces: read(size) would allocate whatever a broken header promises.
     pieces = []
     while size > 0 and (piece := stream.read(min(size, _CHUNK_BYTES))):

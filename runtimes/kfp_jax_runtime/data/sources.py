@@ -32,8 +32,6 @@ OFFLINE_VARIABLE: Final = "KFP_JAX_OFFLINE"
 """When set to anything, the mirror and npm are not tried."""
 
 BUNDLED_DIR: Final = Path(__file__).parent / "bundled"
-MIRROR_SECONDS: Final = 5.0
-"""What "auto" gives the mirror in all; npm, which is next, has the same data."""
 PATIENT_MIRROR_SECONDS: Final = 300.0
 """What the mirror gets from a user who asked for it."""
 NPM_SECONDS: Final = 90.0
@@ -82,6 +80,8 @@ class World:
     say: Callable[[str], None]
     mirror_url: Callable[[Dataset], str]
     """Where the .gz files of a dataset are, up to the file name."""
+    mirror_seconds: float = 5.0
+    """What "auto" gives the mirror in all; npm, which is next, has the same data."""
 
 
 def find(request: Request, world: World) -> Found:
@@ -140,7 +140,7 @@ def _from_mirror(request: Request, world: World) -> Found:
     _refuse_offline(world)
     dataset = request.dataset
     base = world.mirror_url(dataset)
-    seconds = MIRROR_SECONDS if request.source == "auto" else PATIENT_MIRROR_SECONDS
+    seconds = world.mirror_seconds if request.source == "auto" else PATIENT_MIRROR_SECONDS
     world.say(f"mirror: trying {base} for at most {seconds:.0f} s")
     with tempfile.TemporaryDirectory(prefix="kfp-jax-mirror-") as name:
         folder = Path(name)

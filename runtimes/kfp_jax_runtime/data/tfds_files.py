@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import tensorflow_datasets as tfds
+import tensorflow_datasets
 from PIL import Image
 
 from kfp_jax_runtime.data.catalogue import Dataset, Split
@@ -21,6 +21,9 @@ from kfp_jax_runtime.data.examples import Examples
 from kfp_jax_runtime.data.png import png
 from kfp_jax_runtime.data.store import version_dir
 from kfp_jax_runtime.errors import BadInput
+
+# It is only partly typed.
+tfds: Any = tensorflow_datasets
 
 
 def write(data_dir: Path, dataset: Dataset, splits: Mapping[Split, Examples]) -> None:
@@ -60,10 +63,10 @@ def mirror_url(dataset: Dataset) -> str:
 
 
 def _builder_class(dataset: Dataset, splits: Mapping[Split, Examples]) -> Any:
-    stock = tfds.builder_cls(dataset.name)
+    stock: Any = tfds.builder_cls(dataset.name)
 
     # Not registered: the name is the stock builder's, and stays what users get by it.
-    class Builder(stock, skip_registration=True):  # type: ignore[misc, valid-type]
+    class Builder(stock, skip_registration=True):  # type: ignore[misc, call-arg]  # the base is found at run time
         """The stock builder, with examples from memory instead of a download."""
 
         name = dataset.name

@@ -5,7 +5,7 @@ only its own rows gets what it would get if it drew all: the numbers do not depe
 processes there are.
 """
 
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -17,13 +17,17 @@ from kfp_jax_runtime.data.catalogue import IMAGE_SIZE
 _CENTRE = (IMAGE_SIZE - 1) / 2
 
 
+Number: TypeAlias = jax.Array | np.float32 | np.uint32 | float
+"""One number, known when the step is compiled or, better, only when it runs."""
+
+
 class Augmentation(NamedTuple):
     """The largest changes made to a training image; each is drawn evenly up to both sides."""
 
-    shift_pixels: jax.Array | float
-    rotation_degrees: jax.Array | float
-    scale: jax.Array | float
-    shear: jax.Array | float
+    shift_pixels: Number
+    rotation_degrees: Number
+    scale: Number
+    shear: Number
 
 
 def epoch_order(seed: int, epoch: int, examples: int) -> NDArray[np.int32]:
@@ -32,14 +36,14 @@ def epoch_order(seed: int, epoch: int, examples: int) -> NDArray[np.int32]:
     return generator.permutation(examples).astype(np.int32)
 
 
-def row_keys(seed: jax.Array, step: jax.Array, rows: jax.Array) -> jax.Array:
+def row_keys(seed: Number, step: Number, rows: jax.Array) -> jax.Array:
     """Returns one random key for each of these rows of the global batch of a step."""
     of_step = jax.random.fold_in(jax.random.key(seed), step)
     keys: jax.Array = jax.vmap(lambda row: jax.random.fold_in(of_step, row))(rows)
     return keys
 
 
-def dropout_factors(keys: jax.Array, rate: jax.Array | float, width: int) -> jax.Array:
+def dropout_factors(keys: jax.Array, rate: Number, width: int) -> jax.Array:
     """Returns (rows, width) factors: 0 for a share `rate` of them, the rest makes up for it."""
     # A draw of its own, apart from that of `augment`.
     kept = jax.vmap(
@@ -49,7 +53,7 @@ def dropout_factors(keys: jax.Array, rate: jax.Array | float, width: int) -> jax
 
 
 def augment(
-    keys: jax.Array, images: jax.Array, chosen: jax.Array, limits: Augmentation
+    keys: jax.Array, images: jax.Array | NDArray[np.uint8], chosen: jax.Array, limits: Augmentation
 ) -> jax.Array:
     """Returns the chosen images, each turned, scaled, sheared and moved a little.
 
@@ -66,7 +70,7 @@ def augment(
     y, x = _sample_points(keys, limits)
     top, left = jnp.floor(y), jnp.floor(x)
     down, right = y - top, x - left
-    flat = images.reshape(-1)
+    flat = jnp.asarray(images).reshape(-1)
     start = chosen[:, None, None] * (IMAGE_SIZE * IMAGE_SIZE)
 
     def pixels(rows: jax.Array, columns: jax.Array) -> jax.Array:

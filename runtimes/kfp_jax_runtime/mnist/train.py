@@ -1,173 +1,38 @@
-"""Training: one pure step, and the loop around it."""
+"""The training loop: restore, step, report, evaluate, save; then export."""
 
-import functools
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
-from typing import NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
-import optax
-from flax import nnx
-from jax.flatten_util import ravel_pytree
-from jax.sharding import Mesh, PartitionSpec
 
 from kfp_jax_runtime import evaluation
-from kfp_jax_runtime.bootstrap import MODEL
 from kfp_jax_runtime.data.examples import Examples
 from kfp_jax_runtime.data.opened import OpenDataset, open_dataset
-from kfp_jax_runtime.errors import Stopped
+from kfp_jax_runtime.errors import BadInput, Stopped
 from kfp_jax_runtime.evaluation import Evaluation
 from kfp_jax_runtime.export import export_model
-from kfp_jax_runtime.mesh import DATA_AXIS, data_mesh, local_rows, replicate, replicated
+from kfp_jax_runtime.mesh import data_mesh, local_rows, replicate
 from kfp_jax_runtime.mnist import batches, model
-from kfp_jax_runtime.mnist.batches import Augmentation
 from kfp_jax_runtime.mnist.config import MnistConfig
+from kfp_jax_runtime.mnist.step import (
+    Data,
+    Hyper,
+    State,
+    hyper,
+    initial_state,
+    over_devices,
+    train_step,
+)
 from kfp_jax_runtime.run import Run
 
-
-class State(NamedTuple):
-    """All that training needs to go on; what a checkpoint holds."""
-
-    params: nnx.State
-    optimizer: optax.OptState
-    step: jax.Array
-    """Steps done. It is the position in the data too: a batch is a function of seed and step."""
-
-
-class Hyper(NamedTuple):
-    """Numbers that the compiled step takes as arguments, so that a sweep compiles it once."""
-
-    seed: np.uint32
-    learning_rate: np.float32
-    warmup_steps: np.float32
-    total_steps: np.float32
-    weight_decay: np.float32
-    label_smoothing: np.float32
-    dropout: np.float32
-    augmentation: Augmentation
-
-
-class Data(NamedTuple):
-    """The training split on each device, and the order in which this epoch sees it."""
-
-    images: jax.Array
-    labels: jax.Array
-    order: jax.Array
-
-
-Step = Callable[[State, Data, Hyper], tuple[State, jax.Array]]
-
-
-def hyper(config: MnistConfig, total_steps: int) -> Hyper:
-    """Returns the numbers of a config."""
-    return Hyper(
-        seed=np.uint32(config.seed),
-        learning_rate=np.float32(config.learning_rate),
-        warmup_steps=np.float32(config.warmup_fraction * total_steps),
-        total_steps=np.float32(total_steps),
-        weight_decay=np.float32(config.weight_decay),
-        label_smoothing=np.float32(config.label_smoothing),
-        dropout=np.float32(config.dropout),
-        augmentation=Augmentation(
-            np.float32(config.max_shift_pixels),
-            np.float32(config.max_rotation_degrees),
-            np.float32(config.max_scale),
-            np.float32(config.max_shear),
-        ),
-    )
-
-
-def one_cycle(step: jax.Array, numbers: Hyper) -> jax.Array:
-    """Returns the learning rate of a step: up in a line, then down to zero in a cosine."""
-    at = step + 1.0
-    warmup = numbers.warmup_steps
-    rising = at / jnp.maximum(warmup, 1.0)
-    done = (at - warmup) / jnp.maximum(numbers.total_steps - warmup, 1.0)
-    falling = 0.5 * (1 + jnp.cos(jnp.pi * jnp.clip(done, 0.0, 1.0)))
-    return numbers.learning_rate * jnp.where(at < warmup, rising, falling)
-
-
-def optimizer(rate: jax.Array | float, numbers: Hyper) -> optax.GradientTransformation:
-    """Returns AdamW; its state does not depend on the numbers."""
-    return optax.adamw(rate, weight_decay=numbers.weight_decay)
-
-
-def initial_state(config: MnistConfig, numbers: Hyper) -> State:
-    """Returns the state before the first step; to be called under jit."""
-    params = model.initial_parameters(
-        config.channels, config.hidden, jax.random.key(numbers.seed)
-    )
-    return State(params, optimizer(0.0, numbers).init(params), jnp.zeros((), jnp.int32))
-
-
-def shard_loss_and_gradient(
-    net: nnx.GraphDef[model.Net],
-    hidden: int,
-    global_batch_size: int,
-    state: State,
-    data: Data,
-    numbers: Hyper,
-) -> tuple[jax.Array, nnx.State]:
-    """Returns the mean loss and gradient of the whole batch; each device computes its rows.
-
-    To be called under `shard_map`. One all-reduce carries the loss and all gradients: one for
-    each parameter takes two to five times as long over Gloo.
-    """
-    rows_here = global_batch_size // jax.lax.axis_size(DATA_AXIS)
-    rows = jax.lax.axis_index(DATA_AXIS) * rows_here + jnp.arange(rows_here)
-    steps_per_epoch = len(data.order) // global_batch_size
-    chosen = data.order[state.step % steps_per_epoch * global_batch_size + rows]
-    keys = batches.row_keys(numbers.seed, state.step, rows)
-    pixels = batches.augment(keys, data.images, chosen, numbers.augmentation)
-    keep = batches.dropout_factors(keys, numbers.dropout, hidden)
-    targets = optax.smooth_labels(
-        jax.nn.one_hot(data.labels[chosen], model.CLASSES), numbers.label_smoothing
-    )
-
-    def loss_of(params: nnx.State) -> jax.Array:
-        logits = nnx.merge(net, params)(pixels, keep)
-        return optax.softmax_cross_entropy(logits, targets).mean()
-
-    flat, unravel = ravel_pytree(jax.value_and_grad(loss_of)(state.params))
-    loss, gradient = unravel(jax.lax.pmean(flat, DATA_AXIS))
-    return loss, gradient
-
-
-def train_step(
-    net: nnx.GraphDef[model.Net],
-    hidden: int,
-    global_batch_size: int,
-    state: State,
-    data: Data,
-    numbers: Hyper,
-) -> tuple[State, jax.Array]:
-    """Returns the state after one more step, and the loss of the step's batch before it."""
-    loss, gradient = shard_loss_and_gradient(
-        net, hidden, global_batch_size, state, data, numbers
-    )
-    updates, opt_state = optimizer(one_cycle(state.step, numbers), numbers).update(
-        gradient, state.optimizer, state.params
-    )
-    params = optax.apply_updates(state.params, updates)
-    return State(params, opt_state, state.step + 1), loss
-
-
-def over_devices(function: Callable[..., object], config: MnistConfig, mesh: Mesh) -> Callable[..., object]:
-    """Returns `train_step` or `shard_loss_and_gradient` as a function of global arrays."""
-    net = model.structure(config.channels, config.hidden)
-    bound = functools.partial(function, net, config.hidden, config.global_batch_size)
-    whole = PartitionSpec()
-    # With check_vma JAX would sum the gradients of replicated parameters by itself, and the mean
-    # would come out as many times too large as there are devices.
-    return jax.shard_map(bound, mesh=mesh, in_specs=whole, out_specs=whole, check_vma=False)
+MODEL_DIR = "model"
 
 
 @dataclass(frozen=True)
 class Schedule:
-    """How many steps there are, and what happens after which."""
+    """How many steps there are, and what happens after which; steps count from 1."""
 
     steps_per_epoch: int
     total_steps: int
@@ -175,10 +40,183 @@ class Schedule:
     checkpoint_every: int
 
     def ends_epoch(self, step: int) -> bool:
+        """Whether the test set is scored after this step."""
         return step % self.steps_per_epoch == 0
 
     def reports(self, step: int) -> bool:
+        """Whether the loss of this step is reported."""
         return step == 1 or step % self.report_every == 0 or step == self.total_steps
 
     def saves(self, step: int) -> bool:
+        """Whether a checkpoint follows this step."""
         return step % self.checkpoint_every == 0 or step == self.total_steps
+
+
+@dataclass(frozen=True)
+class Training:
+    """What stays the same over all steps of one training."""
+
+    run: Run
+    config: MnistConfig
+    schedule: Schedule
+    numbers: Hyper
+    step: Callable[[State, Data, Hyper], tuple[State, jax.Array]]
+    predict: Callable[[object, np.ndarray], jax.Array]
+    test: Examples
+
+
+def train(run: Run, config: MnistConfig) -> Mapping[str, object]:
+    """Trains from the newest checkpoint, or from the start, to the end.
+
+    Returns:
+        accuracy and loss on the test set, and how long it took.
+
+    Raises:
+        BadInput: the batch does not divide among the devices or exceeds the data, or there is no
+            dataset.
+        Diverged: the loss is not finite.
+        Stopped: on request, after a save.
+    """
+    mesh = data_mesh()
+    local_rows(config.global_batch_size, mesh)
+    opened = open_dataset(run, config.dataset)
+    examples = opened.load("train")
+    schedule = schedule_of(config, len(examples))
+    numbers = hyper(config, schedule.total_steps)
+    net = model.structure(config.channels, config.hidden)
+    training = Training(
+        run,
+        config,
+        schedule,
+        numbers,
+        jax.jit(over_devices(train_step, config, mesh), donate_argnums=0),
+        jax.jit(lambda params, images: model.predict(net, params, images)),
+        opened.load("test"),
+    )
+    first = batches.epoch_order(config.seed, 0, len(examples))
+    data = replicate(mesh, Data(examples.images, examples.labels, first))
+
+    def data_of(epoch: int) -> Data:
+        order = batches.epoch_order(config.seed, epoch, len(examples))
+        return data._replace(order=replicate(mesh, order))
+
+    state = _restore(run, initial_state(config, mesh))
+    began = time.monotonic()
+    state, scores = _fit(training, state, data_of)
+    seconds = time.monotonic() - began
+    _write_results(training, opened, state, scores)
+    return {
+        "accuracy": scores.accuracy,
+        "loss": scores.loss,
+        "steps": schedule.total_steps,
+        "train_seconds": round(seconds, 3),
+    }
+
+
+def schedule_of(config: MnistConfig, examples: int) -> Schedule:
+    """Returns the steps that a config makes of so many examples.
+
+    Raises:
+        BadInput: there is not a single whole batch.
+    """
+    steps_per_epoch = examples // config.global_batch_size
+    if steps_per_epoch == 0:
+        raise BadInput(
+            f"global_batch_size {config.global_batch_size} is more than the {examples} training "
+            "examples; use a smaller one"
+        )
+    return Schedule(
+        steps_per_epoch,
+        steps_per_epoch * config.epochs,
+        config.report_every_steps,
+        config.checkpoint_every_steps,
+    )
+
+
+def _restore(run: Run, fresh: State) -> State:
+    restored = run.checkpoints.restore(fresh)
+    return fresh if restored is None else restored[1]
+
+
+def _fit(
+    training: Training, state: State, data_of: Callable[[int], Data]
+) -> tuple[State, Evaluation]:
+    """Does the steps that are left; returns the last state and its scores."""
+    run, schedule = training.run, training.schedule
+    done = int(state.step)
+    data = data_of(done // schedule.steps_per_epoch)
+    scores = None
+    running: tuple[int, jax.Array] | None = None
+    for step in range(done + 1, schedule.total_steps + 1):
+        if (step - 1) % schedule.steps_per_epoch == 0:
+            data = data_of((step - 1) // schedule.steps_per_epoch)
+        state, loss = training.step(state, data, training.numbers)
+        # The step before is waited for only now that the next one is under way.
+        if running is not None:
+            _finish(training, *running)
+        running = (step, loss)
+        if run.stop_requested:
+            _finish(training, *running)
+            run.checkpoints.save(step, state, force=True)
+            raise Stopped(step)
+        if schedule.ends_epoch(step):
+            _finish(training, *running)
+            running = None
+            scores = _evaluate(training, state)
+            epoch = step // schedule.steps_per_epoch
+            run.report(step, epoch=epoch, accuracy=scores.accuracy, test_loss=scores.loss)
+        if schedule.saves(step):
+            run.checkpoints.save(step, state)
+    # The last step ends an epoch; without any, everything was done by an earlier attempt.
+    return state, scores or _evaluate(training, state)
+
+
+def _finish(training: Training, step: int, loss: jax.Array) -> None:
+    """Waits for a step, and reports it."""
+    loss.block_until_ready()
+    training.run.progress(step, training.schedule.total_steps)
+    if training.schedule.reports(step):
+        training.run.report(step, loss=loss)
+
+
+def _evaluate(training: Training, state: State) -> Evaluation:
+    run = training.run
+    params = _local(state.params)
+    logits = evaluation.predict_all(
+        lambda images: training.predict(params, images),
+        training.test.images,
+        run.process_index,
+        run.process_count,
+    )
+    return evaluation.evaluate(logits, training.test)
+
+
+def _local(tree: object) -> object:
+    # Each process predicts its share by itself, on a device of its own.
+    return jax.tree.map(lambda leaf: leaf.addressable_data(0), tree)
+
+
+def _write_results(
+    training: Training, opened: OpenDataset, state: State, scores: Evaluation
+) -> None:
+    run, config = training.run, training.config
+    if run.process_index != 0:
+        return
+    classes = opened.dataset.classes
+    evaluation.write_evaluation(
+        run.output_dir, scores, split="test", classes=classes, source=opened.source
+    )
+    net = model.structure(config.channels, config.hidden)
+    export_model(
+        run.output_dir / MODEL_DIR,
+        lambda params, images: model.predict(net, params, images),
+        _local(state.params),
+        training.test.images[:1, ..., None],
+        {
+            "classes": list(classes),
+            "outputs": "logits",
+            "dataset": opened.dataset.name,
+            "accuracy": scores.accuracy,
+            "config": asdict(config),
+        },
+    )

@@ -133,7 +133,7 @@ def test_shows_the_headline_curves_classes_mistakes_and_how_to_load_the_model() 
         "dog 0.9796 0.9600 0.9697 100",
         "dog → cat 4 4.00 % of dog",
         "dog → cat 98.70 %",
-        "load_model(Path('/output/model'))",
+        "load_model('/output/model')",
         "widths [32, 64]",
         "Source the mirror",
         "Training examples 60,000",

@@ -33,7 +33,7 @@ def error(message: str, step: int | None = None, reason: str = "exception") -> R
         (failed(1, 137), None, (), "killed", ("SIGKILL",)),
         (failed(1, -signal.SIGSEGV), None, (), "signal", ("SIGSEGV",)),
         (failed(1, EXIT_DIVERGED), error("loss is nan", 12), (), "diverged",
-         ("at step 12", "loss is nan", "learning rate")),
+         ("loss is nan",)),
         (failed(1, EXIT_STOPPED), error("stopped", 9), (), "preempted", ("at step 9", "again")),
         (failed(1, EXIT_BAD_INPUT), error("Unknown parameter 'x'; valid are y"), (), "bad-input",
          ("Unknown parameter 'x'",)),

@@ -50,10 +50,10 @@ def test_any_cut_gives_the_same_lines(texts: list[str], data: st.DataObject) -> 
 def test_a_tail_follows_a_growing_file(tmp_path: Path) -> None:
     path = tmp_path / "log"
     path.write_bytes(b"one\ntw")
-    tail = Tail(path)
-    assert tail.read() == ["one"]
-    assert tail.read() is None
-    with path.open("ab") as log:
-        log.write(b"o\nrest")
-    assert tail.read() == ["two"]
-    assert tail.close() == ["rest"]
+    with Tail(path) as tail:
+        assert tail.read() == ["one"]
+        assert tail.read() is None
+        with path.open("ab") as log:
+            log.write(b"o\nrest")
+        assert tail.read() == ["two"]
+        assert tail.end() == ["rest"]

@@ -1,0 +1,162 @@
+"""One step of training, as pure functions of state, data and numbers."""
+
+import functools
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax as _optax
+from flax import nnx
+from jax.flatten_util import ravel_pytree
+from jax.sharding import Mesh, PartitionSpec
+from numpy.typing import NDArray
+
+from kfp_jax_runtime.mesh import DATA_AXIS, replicate
+from kfp_jax_runtime.mnist import batches, model
+from kfp_jax_runtime.mnist.batches import Augmentation, Number
+from kfp_jax_runtime.mnist.config import MnistConfig
+
+# JAX, too, leaves some functions without types.
+optax: Any = _optax
+_mean_over_devices: Callable[..., jax.Array] = jax.lax.pmean
+_spec: Callable[..., PartitionSpec] = PartitionSpec
+
+
+class State(NamedTuple):
+    """All that training needs to go on; what a checkpoint holds."""
+
+    params: model.Params
+    optimizer: Any
+    step: jax.Array
+    """Steps done. It is the position in the data too: a batch is a function of seed and step."""
+
+
+class Hyper(NamedTuple):
+    """Numbers that the compiled step takes as arguments, so that a sweep compiles it once."""
+
+    seed: np.uint32
+    learning_rate: np.float32
+    warmup_steps: np.float32
+    total_steps: np.float32
+    weight_decay: np.float32
+    label_smoothing: np.float32
+    dropout: np.float32
+    augmentation: Augmentation
+
+
+class Data(NamedTuple):
+    """The training split on each device, and the order in which this epoch sees it."""
+
+    images: jax.Array | NDArray[np.uint8]
+    """(examples, 28, 28)."""
+    labels: jax.Array | NDArray[np.uint8]
+    order: jax.Array | NDArray[np.int32]
+
+
+def hyper(config: MnistConfig, total_steps: int) -> Hyper:
+    """Returns the numbers of a config."""
+    return Hyper(
+        seed=np.uint32(config.seed),
+        learning_rate=np.float32(config.learning_rate),
+        warmup_steps=np.float32(config.warmup_fraction * total_steps),
+        total_steps=np.float32(total_steps),
+        weight_decay=np.float32(config.weight_decay),
+        label_smoothing=np.float32(config.label_smoothing),
+        dropout=np.float32(config.dropout),
+        augmentation=Augmentation(
+            np.float32(config.max_shift_pixels),
+            np.float32(config.max_rotation_degrees),
+            np.float32(config.max_scale),
+            np.float32(config.max_shear),
+        ),
+    )
+
+
+def one_cycle(step: jax.Array, numbers: Hyper) -> jax.Array:
+    """Returns the learning rate of a step: up in a line, then down to zero in a cosine."""
+    at = step + 1.0
+    warmup = numbers.warmup_steps
+    rising = at / jnp.maximum(warmup, 1.0)
+    done = (at - warmup) / jnp.maximum(numbers.total_steps - warmup, 1.0)
+    falling = 0.5 * (1 + jnp.cos(jnp.pi * jnp.clip(done, 0.0, 1.0)))
+    return numbers.learning_rate * jnp.where(at < warmup, rising, falling)
+
+
+def optimizer(rate: Number, weight_decay: Number) -> Any:
+    """Returns AdamW; its state is all zeros at first, and does not depend on the numbers."""
+    return optax.adamw(rate, weight_decay=weight_decay)
+
+
+def initial_state(config: MnistConfig, mesh: Mesh) -> State:
+    """Returns the state before the first step, whole on each device."""
+    params = model.initial_parameters(config.channels, config.hidden, config.seed)
+    zeros = jax.tree.map(
+        lambda leaf: np.zeros(leaf.shape, leaf.dtype),
+        jax.eval_shape(optimizer(0.0, 0.0).init, params),
+    )
+    step: Any = np.zeros((), np.int32)
+    return replicate(mesh, State(params, zeros, step))
+
+
+def shard_loss_and_gradient(
+    net: nnx.GraphDef[model.Net],
+    hidden: int,
+    global_batch_size: int,
+    state: State,
+    data: Data,
+    numbers: Hyper,
+) -> tuple[jax.Array, model.Params]:
+    """Returns the mean loss and gradient of the whole batch; each device computes its rows.
+
+    To be called under `shard_map`. One all-reduce carries the loss and all gradients: one for
+    each parameter takes two to five times as long over Gloo.
+    """
+    rows_here = global_batch_size // jax.lax.axis_size(DATA_AXIS)
+    rows = jax.lax.axis_index(DATA_AXIS) * rows_here + jnp.arange(rows_here)
+    steps_per_epoch = len(data.order) // global_batch_size
+    chosen = jnp.asarray(data.order)[state.step % steps_per_epoch * global_batch_size + rows]
+    keys = batches.row_keys(numbers.seed, state.step, rows)
+    pixels = batches.augment(keys, data.images, chosen, numbers.augmentation)
+    keep = batches.dropout_factors(keys, numbers.dropout, hidden)
+    targets = optax.smooth_labels(
+        jax.nn.one_hot(jnp.asarray(data.labels)[chosen], model.CLASSES), numbers.label_smoothing
+    )
+
+    def loss_of(params: model.Params) -> jax.Array:
+        logits = nnx.merge(net, params)(pixels, keep)
+        loss: jax.Array = optax.softmax_cross_entropy(logits, targets).mean()
+        return loss
+
+    flat, unravel = ravel_pytree(jax.value_and_grad(loss_of)(state.params))
+    loss, gradient = unravel(_mean_over_devices(flat, DATA_AXIS))
+    return loss, gradient
+
+
+def train_step(
+    net: nnx.GraphDef[model.Net],
+    hidden: int,
+    global_batch_size: int,
+    state: State,
+    data: Data,
+    numbers: Hyper,
+) -> tuple[State, jax.Array]:
+    """Returns the state after one more step, and the loss of the step's batch before it."""
+    loss, gradient = shard_loss_and_gradient(net, hidden, global_batch_size, state, data, numbers)
+    rule = optimizer(one_cycle(state.step, numbers), numbers.weight_decay)
+    updates, opt_state = rule.update(gradient, state.optimizer, state.params)
+    params = optax.apply_updates(state.params, updates)
+    return State(params, opt_state, state.step + 1), loss
+
+
+def over_devices(
+    function: Callable[..., Any], config: MnistConfig, mesh: Mesh
+) -> Callable[[State, Data, Hyper], Any]:
+    """Returns `train_step` or `shard_loss_and_gradient` as a function of global arrays."""
+    net = model.structure(config.channels, config.hidden)
+    bound = functools.partial(function, net, config.hidden, config.global_batch_size)
+    whole = _spec()
+    # With check_vma JAX would sum the gradients of replicated parameters by itself, and the mean
+    # would come out as many times too large as there are devices.
+    return jax.shard_map(bound, mesh=mesh, in_specs=whole, out_specs=whole, check_vma=False)

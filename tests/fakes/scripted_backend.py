@@ -1,0 +1,79 @@
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from fakes.clock import ManualClock
+from kfp_jax.backends.base import JobRef, LogLine
+from kfp_jax.spec import TrainSpec
+from kfp_jax.status import JobStatus, Phase
+
+
+@dataclass(frozen=True)
+class Event:
+    """What happens `after` so many seconds: the job writes lines, and is in a phase."""
+
+    after: float
+    status: JobStatus
+    lines: tuple[LogLine, ...] = ()
+
+
+class ScriptedBackend:
+    """A backend that plays events in virtual time. Its watch waits until the lines were taken."""
+
+    name = "scripted"
+
+    def __init__(self, clock: ManualClock, events: Sequence[Event]) -> None:
+        self._clock = clock
+        self._events = events
+        self._pending: list[LogLine] = []
+        self._taken = threading.Condition()
+        self._over = False
+        self.calls: list[str] = []
+
+    def validate(self, spec: TrainSpec) -> list[str]:
+        self.calls.append("validate")
+        return []
+
+    def render(self, spec: TrainSpec, ref: JobRef) -> list[dict[str, Any]]:
+        return []
+
+    def submit(self, spec: TrainSpec, ref: JobRef) -> JobRef:
+        self.calls.append("submit")
+        return ref
+
+    def watch(self, ref: JobRef) -> Iterator[JobStatus]:
+        for event in self._events:
+            self._clock.sleep(event.after)
+            with self._taken:
+                self._pending += event.lines
+                self._taken.notify_all()
+                self._taken.wait_for(lambda: not self._pending, timeout=5)
+            if "cancel" in self.calls:
+                yield JobStatus(Phase.CANCELLED)
+                return
+            yield event.status
+
+    def logs(self, ref: JobRef) -> Iterator[LogLine]:
+        while True:
+            with self._taken:
+                self._taken.wait_for(lambda: self._pending or self._over, timeout=5)
+                lines, over = list(self._pending), self._over
+            yield from lines
+            with self._taken:
+                del self._pending[: len(lines)]
+                self._taken.notify_all()
+            if over:
+                return
+
+    def cancel(self, ref: JobRef) -> None:
+        self.calls.append("cancel")
+
+    def delete(self, ref: JobRef) -> None:
+        self.calls.append("delete")
+        with self._taken:
+            self._over = True
+            self._taken.notify_all()
+
+    def find(self, labels: Mapping[str, str]) -> list[JobRef]:
+        return []

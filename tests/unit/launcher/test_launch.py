@@ -1,0 +1,265 @@
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fakes.clock import ManualClock
+from fakes.scripted_backend import Event, ScriptedBackend
+from kfp_jax.backends.base import LogLine
+from kfp_jax.errors import Conflict, SpecError
+from kfp_jax.launch import Cancellation, Stages, launch, overdue
+from kfp_jax.spec import Limits, TrainSpec
+from kfp_jax.status import JobStatus, Outcome, Overdue, Phase, ProcessStatus
+
+RUNNING = JobStatus(Phase.RUNNING, processes=(ProcessStatus(0), ProcessStatus(1)))
+DONE = JobStatus(Phase.SUCCEEDED)
+
+
+def say(kind: str, process: int = 0, attempt: int = 1, **fields: Any) -> LogLine:
+    text = "@kfp-jax " + json.dumps({"v": 1, "kind": kind, "time": 0.0, **fields})
+    return LogLine(process, attempt, text)
+
+
+JOINED = (say("joined", 0), say("joined", 1))
+
+
+class Launcher:
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.clock = ManualClock()
+        self.backend = ScriptedBackend(self.clock, [])
+
+    def run(self, *events: Event, **changes: Any) -> Outcome:
+        self.backend = ScriptedBackend(self.clock, events)
+        spec = TrainSpec(
+            **{
+                "name": "test",
+                "program": "pkg.train",
+                "output_uri": str(self.folder),
+                "num_nodes": 2,
+                **changes,
+            }
+        )
+        return launch(spec, self.backend, clock=self.clock)
+
+    @property
+    def result(self) -> dict[str, Any]:
+        return dict(json.loads((self.folder / "result.json").read_text()))
+
+
+@pytest.fixture
+def launcher(tmp_path: Path) -> Launcher:
+    return Launcher(tmp_path / "out")
+
+
+def test_a_job_from_start_to_result(launcher: Launcher) -> None:
+    outcome = launcher.run(
+        Event(1, JobStatus(Phase.PENDING)),
+        Event(2, RUNNING),
+        Event(3, RUNNING, JOINED),
+        Event(10, RUNNING, (say("metrics", step=1, values={"loss": 0.5, "accuracy": 0.8}),)),
+        Event(
+            1,
+            DONE,
+            (say("result", values={"accuracy": 0.9}, model="model", versions={"jax": "1"}),),
+        ),
+    )
+    assert outcome.phase is Phase.SUCCEEDED
+    assert outcome.metrics == {"loss": 0.5, "accuracy": 0.9}
+    assert outcome.model_uri == str(launcher.folder / "model")
+    assert outcome.seconds == {"queued": 3.0, "starting": 3.0, "training": 11.0, "total": 17.0}
+    assert launcher.result == outcome.to_json()
+    assert launcher.result["schema"] == 1
+    history = (launcher.folder / "history.jsonl").read_text().splitlines()
+    assert [json.loads(line)["step"] for line in history] == [1]
+    assert launcher.backend.calls == ["validate", "submit", "delete"]
+
+
+def test_a_failure_names_the_process_and_keeps_its_last_lines(launcher: Launcher) -> None:
+    processes = (
+        ProcessStatus(0, alive=False, exit_code=-9),
+        ProcessStatus(1, alive=False, exit_code=1, failed_at=1.0),
+    )
+    outcome = launcher.run(
+        Event(1, RUNNING, JOINED),
+        Event(
+            1,
+            JobStatus(Phase.FAILED, processes=processes),
+            (
+                LogLine(1, 1, "Traceback ..."),
+                say("error", 1, step=4, reason="exception", message="ValueError: no"),
+            ),
+        ),
+    )
+    assert outcome.phase is Phase.FAILED
+    assert outcome.reason == "exception"
+    assert outcome.failed_process == 1
+    assert outcome.last_lines == ("Traceback ...",)
+    assert "process 1 raised ValueError: no at step 4" in outcome.message
+
+
+@pytest.mark.parametrize(
+    ("values", "reason", "part"),
+    [
+        ({"accuracy": 0.9}, "missing-objective", "it gave accuracy"),
+        ({}, "missing-objective", "none at all"),
+        ({"score": "NaN"}, "diverged", "nan"),
+    ],
+)
+def test_success_without_the_objective_is_a_failure(
+    launcher: Launcher, values: dict[str, object], reason: str, part: str
+) -> None:
+    outcome = launcher.run(Event(1, DONE, (say("result", values=values),)), objective="score")
+    assert outcome.phase is Phase.FAILED
+    assert outcome.reason == reason
+    assert part in outcome.message
+
+
+def test_the_stall_limit_ends_a_silent_job(launcher: Launcher) -> None:
+    silent = JobStatus(
+        Phase.RUNNING, processes=(ProcessStatus(0), ProcessStatus(1, suspended=True))
+    )
+    outcome = launcher.run(
+        Event(1, RUNNING, JOINED),
+        *[Event(1, silent)] * 100,
+        limits=Limits(stall=30.0),
+    )
+    assert outcome.reason == "stalled"
+    assert outcome.failed_process == 1
+    assert 30 <= outcome.seconds["total"] <= 33
+    assert launcher.backend.calls[-1] == "delete"
+
+
+def test_a_line_of_any_process_shows_life(launcher: Launcher) -> None:
+    alive = [Event(20, RUNNING, (LogLine(1, 1, "still here"),))] * 10
+    outcome = launcher.run(
+        Event(1, RUNNING, JOINED), *alive, Event(1, DONE), limits=Limits(stall=30.0)
+    )
+    assert outcome.phase is Phase.SUCCEEDED
+
+
+def test_the_start_limit_names_who_never_joined(launcher: Launcher) -> None:
+    outcome = launcher.run(
+        Event(1, RUNNING, (say("joined", 0),)),
+        *[Event(1, RUNNING)] * 100,
+        limits=Limits(start=20.0),
+    )
+    assert outcome.reason == "start-timeout"
+    assert "process 1 never joined" in outcome.message
+
+
+def test_time_in_a_queue_counts_against_no_other_limit(launcher: Launcher) -> None:
+    queued = JobStatus(Phase.QUEUED)
+    outcome = launcher.run(
+        *[Event(600, queued)] * 12,
+        Event(1, RUNNING, JOINED),
+        Event(30, DONE),
+        limits=Limits(start=60.0, stall=60.0, deadline=3600.0),
+    )
+    assert outcome.phase is Phase.SUCCEEDED
+    assert outcome.seconds["queued"] == 7201.0
+
+
+def test_a_restart_is_counted_and_forgets_the_old_attempt(launcher: Launcher) -> None:
+    again = JobStatus(Phase.RUNNING, restarts=1, processes=RUNNING.processes)
+    outcome = launcher.run(
+        Event(1, RUNNING, (*JOINED, say("error", 0, reason="exception", message="old"))),
+        Event(1, JobStatus(Phase.RESTARTING, restarts=1)),
+        Event(1, again, (say("joined", 0, 2), say("joined", 1, 2))),
+        Event(1, JobStatus(Phase.SUCCEEDED, restarts=1)),
+        max_restarts=1,
+    )
+    assert outcome.phase is Phase.SUCCEEDED
+    assert outcome.attempts == 2
+
+
+def test_cancelling_before_the_submit_still_cancels(launcher: Launcher) -> None:
+    cancellation = Cancellation()
+    cancellation.request()
+    backend = ScriptedBackend(launcher.clock, [Event(1, RUNNING, JOINED)] * 3)
+    spec = TrainSpec(name="t", program="p", output_uri=str(launcher.folder))
+    outcome = launch(spec, backend, clock=launcher.clock, cancellation=cancellation)
+    assert outcome.phase is Phase.CANCELLED
+    assert backend.calls == ["validate", "submit", "cancel", "delete"]
+
+
+class BrokenWatch(ScriptedBackend):
+    def watch(self, ref: object) -> Any:
+        raise RuntimeError("the network is gone")
+
+
+def test_an_error_while_following_leaves_no_job(launcher: Launcher) -> None:
+    backend = BrokenWatch(launcher.clock, [])
+    spec = TrainSpec(name="t", program="p", output_uri=str(launcher.folder))
+    with pytest.raises(RuntimeError, match="network"):
+        launch(spec, backend, clock=launcher.clock)
+    assert backend.calls[-1] == "delete"
+
+
+class Refusing(ScriptedBackend):
+    def validate(self, spec: TrainSpec) -> list[str]:
+        raise SpecError("no")
+
+
+def test_refused_input_creates_nothing(launcher: Launcher) -> None:
+    backend = Refusing(launcher.clock, [])
+    spec = TrainSpec(name="t", program="p", output_uri=str(launcher.folder))
+    with pytest.raises(SpecError):
+        launch(spec, backend, clock=launcher.clock)
+    assert backend.calls == []
+    assert not launcher.folder.exists()
+
+
+class SecondLaunch(ScriptedBackend):
+    """Tries to launch another job into the same folder while the first one runs."""
+
+    second: Exception | None = None
+
+    def submit(self, spec: TrainSpec, ref: Any) -> Any:
+        try:
+            launch(spec, ScriptedBackend(self._clock, []), clock=self._clock)
+        except Conflict as error:
+            self.second = error
+        return super().submit(spec, ref)
+
+
+def test_two_jobs_do_not_share_a_folder(launcher: Launcher) -> None:
+    backend = SecondLaunch(launcher.clock, [Event(1, DONE)])
+    spec = TrainSpec(name="t", program="p", output_uri=str(launcher.folder))
+    launch(spec, backend, clock=launcher.clock)
+    assert "in use" in str(backend.second)
+
+
+@pytest.mark.parametrize(
+    ("phase", "now", "last_output", "limits", "expected"),
+    [
+        (Phase.QUEUED, 100.0, 0.0, Limits(queue=50.0), Overdue.QUEUE),
+        (Phase.QUEUED, 100.0, 0.0, Limits(stall=1.0, start=1.0, deadline=1.0), None),
+        (Phase.STARTING, 100.0, 99.0, Limits(start=50.0), Overdue.START),
+        (Phase.RUNNING, 100.0, 99.0, Limits(start=50.0), None),
+        (Phase.RUNNING, 100.0, 40.0, Limits(stall=50.0), Overdue.STALL),
+        (Phase.RUNNING, 100.0, 40.0, Limits(stall=0.0), None),
+        (Phase.RUNNING, 100.0, 99.0, Limits(deadline=90.0), Overdue.DEADLINE),
+    ],
+)
+def test_four_clocks(
+    phase: Phase, now: float, last_output: float, limits: Limits, expected: Overdue | None
+) -> None:
+    stages = Stages(0.0, admitted=None if phase is Phase.QUEUED else 1.0, attempt=1.0)
+    got = overdue(JobStatus(phase), stages, limits, last_output=last_output, now=now)
+    assert (got and got[0]) == expected
+
+
+def statuses(*phases: Phase) -> Sequence[JobStatus]:
+    return [JobStatus(phase) for phase in phases]
+
+
+def test_stages_keep_the_first_moment_of_each() -> None:
+    stages = Stages(0.0)
+    for now, status in enumerate(
+        statuses(Phase.QUEUED, Phase.STARTING, Phase.RUNNING, Phase.RUNNING), start=1
+    ):
+        stages = stages.advanced(status, float(now))
+    assert stages == Stages(0.0, admitted=2.0, attempt=2.0, joined=3.0)
+    assert stages.seconds(5.0) == {"queued": 2.0, "starting": 1.0, "training": 2.0, "total": 5.0}
