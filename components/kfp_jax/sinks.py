@@ -130,8 +130,13 @@ def describe(report: Report) -> str:
 
 
 def show_values(report: Report) -> str:
-    """Returns `name=value` pairs with four digits."""
-    return "  ".join(f"{name}={value:.4g}" for name, value in report.values.items())
+    """Returns `name=value` pairs for people."""
+    return "  ".join(f"{name}={show_number(value)}" for name, value in report.values.items())
+
+
+def show_number(value: float) -> str:
+    """Returns whole numbers whole and others with four digits."""
+    return f"{value:.0f}" if value.is_integer() and abs(value) < 1e15 else f"{value:.4g}"
 
 
 class EventFileSink:

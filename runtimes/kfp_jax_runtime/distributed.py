@@ -98,6 +98,10 @@ def _host(address: str) -> str:
 
 def _reach_without_proxy(host: str) -> None:
     """Keeps gRPC from asking a proxy for the coordinator, which then never answers."""
+    if not any(name.lower().endswith("_proxy") for name in os.environ):
+        return
+    # JAX would warn of what is mended here.
+    jax.config.update("jax_check_proxy_envs", False)
     present = os.environ.get(_NO_PROXY) or os.environ.get("no_proxy") or ""
     os.environ[_NO_PROXY] = f"{present},{host}" if present else host
 

@@ -366,8 +366,6 @@ def _node_env(spec: TrainSpec, job: str, process: int, port: int, attempt: int) 
         "JAX_COORDINATOR_BIND_ADDRESS": address,
         "JAX_NUM_PROCESSES": str(spec.num_nodes),
         "JAX_PROCESS_ID": str(process),
-        # Where a proxy is set, gRPC would ask it for the coordinator, and never get an answer.
-        "no_grpc_proxy": _LOOPBACK,
         # The names that JAXJob v1 gave: its scripts run unchanged.
         "COORDINATOR_ADDRESS": _LOOPBACK,
         "COORDINATOR_PORT": str(port),
@@ -388,6 +386,9 @@ def _defaults(environ: Mapping[str, str], num_nodes: int) -> dict[str, str]:
     if num_nodes > 1:
         # Several processes cannot share one machine's accelerator.
         defaults["JAX_PLATFORMS"] = "cpu"
+    if any(name.lower().endswith("_proxy") for name in environ):
+        # gRPC would ask the proxy for the coordinator, and never get an answer.
+        defaults["no_grpc_proxy"] = _LOOPBACK
     return {key: value for key, value in defaults.items() if key not in environ}
 
 

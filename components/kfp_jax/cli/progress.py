@@ -11,7 +11,15 @@ from rich.text import Text
 from kfp_jax.backends.base import LogLine
 from kfp_jax.job_folder import REPORT
 from kfp_jax.reports import Kind, Report
-from kfp_jax.sinks import PlainSink, Remaining, Sink, describe, progress_of, show_values
+from kfp_jax.sinks import (
+    PlainSink,
+    Remaining,
+    Sink,
+    describe,
+    progress_of,
+    show_number,
+    show_values,
+)
 from kfp_jax.status import JobStatus, Outcome, Phase
 
 # Printed by JAX on CPU in every good run, and no news to anybody.
@@ -136,6 +144,8 @@ class _BarSink:
 def print_summary(title: str, rows: dict[str, str], *, good: bool) -> None:
     """Prints the end of a command on stdout."""
     console = Console()
+    if not console.is_terminal:
+        console = Console(width=1000)  # a pipe has no width, and folded paths cannot be used
     table = Table.grid(padding=(0, 2))
     for name, value in rows.items():
         table.add_row(Text(f"  {name}", style="dim"), Text(value, overflow="fold"))
@@ -159,4 +169,4 @@ def outcome_rows(outcome: Outcome) -> dict[str, str]:
 
 def shown(name: str, value: float) -> str:
     """Returns a metric for people: accuracies in percent."""
-    return f"{value:.2%}" if "accuracy" in name else f"{value:.4g}"
+    return f"{value:.2%}" if "accuracy" in name else show_number(value)

@@ -30,7 +30,7 @@ def evaluate(
         metrics: Accuracy and loss.
         report: Results by class, confusion matrix, worst mistakes.
     """
-    from kfp_jax.components import entry
+    from kfp_jax import entry
 
     return entry.evaluate(
         entry.EvaluateOutputs(classes=classes, metrics=metrics, report=report),

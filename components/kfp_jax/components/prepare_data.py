@@ -26,6 +26,6 @@ def prepare_data(
         Output: The dataset's folder, for dataset_uri of train and evaluate.
         dataset: The same as an artifact.
     """
-    from kfp_jax.components import entry
+    from kfp_jax import entry
 
     return entry.prepare_data(dataset, name=name, source=source, folder=folder, backend=backend)

@@ -21,6 +21,6 @@ def promote(
         Output: The model's URI.
         promoted: The same model, marked with its score; nothing is copied.
     """
-    from kfp_jax.components import entry
+    from kfp_jax import entry
 
     return entry.promote(model, promoted, score=score)

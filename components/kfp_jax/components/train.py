@@ -40,7 +40,7 @@ def train(
         metrics: All final metrics.
         report: Learning curves, results by class, worst mistakes, timing.
     """
-    from kfp_jax.components import entry
+    from kfp_jax import entry
 
     return entry.train(
         entry.TrainOutputs(model=model, metrics=metrics, report=report),

@@ -1,4 +1,8 @@
-"""From KFP's parameters and artifacts to a launch, and back: what the components' bodies call."""
+"""From KFP's parameters and artifacts to a launch, and back: what the components' bodies call.
+
+Not a module of `kfp_jax.components`: in a task KFP offers its artifact types only, and the
+component definitions beside this would not import.
+"""
 
 import math
 import os
