@@ -40,7 +40,7 @@ class Facts:
         processes: How each process ended.
         errors: The error report of each process that wrote one.
         tails: The last lines of each process.
-        joined: Which processes had joined.
+        arrived: Which processes had been ready to join the others.
         last_step: The last reported step, or None.
         overdue: The limit that ran out, or None.
         limit: That limit, in seconds.
@@ -50,7 +50,7 @@ class Facts:
     processes: Sequence[ProcessStatus]
     errors: Mapping[int, Report] = field(default_factory=dict)
     tails: Mapping[int, Sequence[str]] = field(default_factory=dict)
-    joined: frozenset[int] = frozenset()
+    arrived: frozenset[int] = frozenset()
     last_step: int | None = None
     overdue: Overdue | None = None
     limit: float = 0.0
@@ -220,7 +220,7 @@ RULES = (
 
 def _diagnose_overdue(facts: Facts, overdue: Overdue) -> Diagnosis:
     suspended = [item.process for item in facts.processes if item.suspended]
-    absent = [item.process for item in facts.processes if item.process not in facts.joined]
+    absent = [item.process for item in facts.processes if item.process not in facts.arrived]
     step = f" after step {facts.last_step}" if facts.last_step is not None else ""
     match overdue:
         case Overdue.QUEUE:

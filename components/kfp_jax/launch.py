@@ -273,7 +273,7 @@ def _verdict(
         processes=end.status.processes,
         errors=dict(recorder.errors),
         tails=recorder.tails(),
-        joined=recorder.joined,
+        arrived=recorder.arrived,
         last_step=recorder.last_step,
         overdue=end.overdue,
         limit=end.limit,

@@ -25,7 +25,8 @@ class Recorder:
 
     Attributes:
         last_output: When the last line came, by the clock.
-        joined: Which processes of the current attempt have joined.
+        arrived: Which processes of the current attempt were ready to join.
+        joined: Which have joined.
         errors: Their error reports.
         last_step: The last reported step, or None.
         values: The last value of each metric, the result's over the reported ones.
@@ -35,6 +36,7 @@ class Recorder:
 
     def __init__(self, folder: Path, clock: Clock, sink: Sink) -> None:
         self.last_output = clock.now()
+        self.arrived: frozenset[int] = frozenset()
         self.joined: frozenset[int] = frozenset()
         self.errors: dict[int, Report] = {}
         self.last_step: int | None = None
@@ -86,7 +88,10 @@ class Recorder:
 
     def _report(self, process: int, report: Report) -> None:
         match report.kind:
+            case Kind.WAITING:
+                self.arrived |= {process}
             case Kind.JOINED:
+                self.arrived |= {process}
                 self.joined |= {process}
             case Kind.ERROR:
                 self.errors.setdefault(process, report)
@@ -103,7 +108,7 @@ class Recorder:
 
     def _next_attempt(self, attempt: int) -> None:
         self._attempt = attempt
-        self.joined = frozenset()
+        self.arrived = self.joined = frozenset()
         self.errors = {}
         self._tails = {}
         self._numbers = {}

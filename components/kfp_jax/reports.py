@@ -26,7 +26,8 @@ class Kind(StrEnum):
 
     METRICS = "metrics"  # named numbers at a step
     PROGRESS = "progress"  # done of total
-    JOINED = "joined"  # this process has found the others
+    WAITING = "waiting"  # this process is ready and looks for the others
+    JOINED = "joined"  # it has found them
     RESTORED = "restored"  # training goes on from the checkpoint of this step
     RESULT = "result"  # the final metrics
     ERROR = "error"  # this process is about to fail

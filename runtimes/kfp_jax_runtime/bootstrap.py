@@ -63,6 +63,7 @@ def _bootstrap(
     # Imported here, because a single process may have no need of JAX at all.
     from kfp_jax_runtime import distributed
 
+    reporter.waiting()
     distributed.join(here)
     reporter.joined()
     _run(ready, Run(here, reporter, distributed.SyncPoint()), reporter)

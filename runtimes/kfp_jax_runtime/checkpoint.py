@@ -85,13 +85,14 @@ class Checkpoints:
         if step is None:
             return None
         try:
-            state: State = manager.restore(step, args=ocp.args.StandardRestore(_savable(like)))
+            saved = manager.restore(step, args=ocp.args.StandardRestore(_savable(like)))
         except (ValueError, KeyError) as error:
             raise BadInput(
                 f"the checkpoint of step {step} in {self._directory} is not of this program with "
                 "these parameters; use another output folder or the parameters it was saved with: "
                 f"{error}"
             ) from error
+        state: State = jax.tree.map(_as_before, like, saved)
         self._restored(step)
         return step, state
 
@@ -121,7 +122,17 @@ class Checkpoints:
 
 
 def _savable(tree: Any) -> Any:
-    # Orbax takes arrays and Python's numbers, but not numpy's scalars.
+    """Returns a tree with what Orbax refuses as numpy arrays, of which process 0 saves its own."""
     return jax.tree.map(
-        lambda leaf: np.asarray(leaf) if isinstance(leaf, np.generic) else leaf, tree
+        lambda leaf: np.asarray(leaf) if isinstance(leaf, np.generic) or _is_own(leaf) else leaf,
+        tree,
     )
+
+
+def _is_own(leaf: Any) -> bool:
+    """Returns whether an array lives in this process alone, though there are others."""
+    return isinstance(leaf, jax.Array) and leaf.is_fully_addressable and jax.process_count() > 1
+
+
+def _as_before(like: Any, leaf: Any) -> Any:
+    return jax.device_put(leaf, like.sharding) if _is_own(like) else leaf

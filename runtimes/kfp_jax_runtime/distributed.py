@@ -101,7 +101,7 @@ def _reach_without_proxy(host: str) -> None:
     if not any(name.lower().endswith("_proxy") for name in os.environ):
         return
     # JAX would warn of what is mended here.
-    jax.config.update("jax_check_proxy_envs", False)
+    jax.config.update("jax_check_proxy_envs", False)  # type: ignore[no-untyped-call]
     present = os.environ.get(_NO_PROXY) or os.environ.get("no_proxy") or ""
     os.environ[_NO_PROXY] = f"{present},{host}" if present else host
 

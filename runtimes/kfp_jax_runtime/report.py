@@ -131,6 +131,10 @@ class Reporter:
         """Reports how far the program is."""
         self._send("progress", done=done, total=total, unit=unit)
 
+    def waiting(self) -> None:
+        """Reports that this process is ready to meet the others."""
+        self._send("waiting", process=self.process, processes=self.processes)
+
     def joined(self) -> None:
         """Reports that this process has met all the others."""
         self._send("joined", process=self.process, processes=self.processes)

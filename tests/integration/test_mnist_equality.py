@@ -29,7 +29,7 @@ def main(run):
     from kfp_jax_runtime.mnist.batches import epoch_order
     from kfp_jax_runtime.mnist.config import MnistConfig
     from kfp_jax_runtime.mnist.step import (
-        Data, hyper, initial_state, over_devices, shard_loss_and_gradient)
+        Data, batch_function, gradient_function, hyper, initial_state)
 
     config = MnistConfig(channels=(24,), hidden=16, max_rotation_degrees=10, label_smoothing=0.1)
     mesh = data_mesh()
@@ -37,8 +37,8 @@ def main(run):
     images = random.integers(0, 256, (512, 28, 28)).astype(np.uint8)
     labels = random.integers(0, 10, 512).astype(np.uint8)
     data = replicate(mesh, Data(images, labels, epoch_order(0, 0, 512)))
-    step = jax.jit(over_devices(shard_loss_and_gradient, config, mesh))
-    loss, gradient = step(initial_state(config, mesh), data, hyper(config, 10))
+    batch = batch_function(config, mesh)(data, np.int32(0), hyper(config, 10))
+    loss, gradient = gradient_function(config, mesh)(initial_state(config, mesh).params, batch)
     flat = np.concatenate([np.asarray(leaf).ravel() for leaf in jax.tree.leaves(gradient)])
     np.save(run.output_dir / f"gradient-{run.process_index}.npy", np.append(flat, loss))
     return {"loss": loss}

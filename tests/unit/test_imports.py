@@ -9,8 +9,8 @@ import kfp_jax
 
 HEAVY = {"kfp", "kubernetes", "jax", "numpy", "optuna", "matplotlib"}
 
-# The KFP definitions exist to use kfp, which brings kubernetes.
-DEFINITIONS = "kfp_jax.components"
+# The KFP definitions and what their bodies call exist to use kfp, which brings kubernetes.
+DEFINITIONS = ("kfp_jax.components", "kfp_jax.entry")
 
 PROBE = """
 import importlib, json, sys

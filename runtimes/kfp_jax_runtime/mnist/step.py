@@ -11,6 +11,7 @@ import optax as _optax
 from flax import nnx
 from jax.flatten_util import ravel_pytree
 from jax.sharding import Mesh, PartitionSpec
+from jax.typing import ArrayLike
 from numpy.typing import NDArray
 
 from kfp_jax_runtime.mesh import DATA_AXIS, replicate
@@ -22,6 +23,9 @@ from kfp_jax_runtime.mnist.config import MnistConfig
 optax: Any = _optax
 _mean_over_devices: Callable[..., jax.Array] = jax.lax.pmean
 _spec: Callable[..., PartitionSpec] = PartitionSpec
+
+WHOLE = _spec()
+ROWS = _spec(DATA_AXIS)
 
 
 class State(NamedTuple):
@@ -53,6 +57,17 @@ class Data(NamedTuple):
     """(examples, 28, 28)."""
     labels: jax.Array | NDArray[np.uint8]
     order: jax.Array | NDArray[np.int32]
+
+
+class Batch(NamedTuple):
+    """What one step trains on, each with as many rows."""
+
+    pixels: jax.Array
+    """(rows, 28, 28), from 0 to 255."""
+    targets: jax.Array
+    """(rows, 10), smoothed."""
+    keep: jax.Array
+    """(rows, hidden): dropout."""
 
 
 def hyper(config: MnistConfig, total_steps: int) -> Hyper:
@@ -100,63 +115,95 @@ def initial_state(config: MnistConfig, mesh: Mesh) -> State:
     return replicate(mesh, State(params, zeros, step))
 
 
-def shard_loss_and_gradient(
-    net: nnx.GraphDef[model.Net],
-    hidden: int,
-    global_batch_size: int,
-    state: State,
-    data: Data,
-    numbers: Hyper,
-) -> tuple[jax.Array, model.Params]:
-    """Returns the mean loss and gradient of the whole batch; each device computes its rows.
+def make_batch(
+    hidden: int, global_batch_size: int, data: Data, step: ArrayLike, numbers: Hyper
+) -> Batch:
+    """Returns this device's rows of what a step trains on; to be called under `shard_map`.
 
-    To be called under `shard_map`. One all-reduce carries the loss and all gradients: one for
-    each parameter takes two to five times as long over Gloo.
+    Args:
+        hidden: width of the dense layer that drops outputs.
+        global_batch_size: rows of all devices together; a multiple of their number.
+        data: with the order of the epoch that the step is in.
+        step: how many were done before, in all epochs.
+        numbers: of the config.
     """
     rows_here = global_batch_size // jax.lax.axis_size(DATA_AXIS)
     rows = jax.lax.axis_index(DATA_AXIS) * rows_here + jnp.arange(rows_here)
-    steps_per_epoch = len(data.order) // global_batch_size
-    chosen = jnp.asarray(data.order)[state.step % steps_per_epoch * global_batch_size + rows]
-    keys = batches.row_keys(numbers.seed, state.step, rows)
-    pixels = batches.augment(keys, data.images, chosen, numbers.augmentation)
-    keep = batches.dropout_factors(keys, numbers.dropout, hidden)
-    targets = optax.smooth_labels(
-        jax.nn.one_hot(jnp.asarray(data.labels)[chosen], model.CLASSES), numbers.label_smoothing
+    step_in_epoch = jnp.asarray(step) % (len(data.order) // global_batch_size)
+    chosen = jnp.asarray(data.order)[step_in_epoch * global_batch_size + rows]
+    keys = batches.row_keys(numbers.seed, jnp.asarray(step), rows)
+    targets = jax.nn.one_hot(jnp.asarray(data.labels)[chosen], model.CLASSES)
+    return Batch(
+        batches.augment(keys, data.images, chosen, numbers.augmentation),
+        optax.smooth_labels(targets, numbers.label_smoothing),
+        batches.dropout_factors(keys, numbers.dropout, hidden),
     )
 
+
+def loss_and_gradient(
+    net: nnx.GraphDef[model.Net], params: model.Params, batch: Batch
+) -> tuple[jax.Array, model.Params]:
+    """Returns mean loss and gradient of the whole batch; to be called under `shard_map`.
+
+    One all-reduce carries the loss and all gradients: one for each parameter takes two to five
+    times as long over Gloo.
+    """
+
     def loss_of(params: model.Params) -> jax.Array:
-        logits = nnx.merge(net, params)(pixels, keep)
-        loss: jax.Array = optax.softmax_cross_entropy(logits, targets).mean()
+        logits = nnx.merge(net, params)(batch.pixels, batch.keep)
+        loss: jax.Array = optax.softmax_cross_entropy(logits, batch.targets).mean()
         return loss
 
-    flat, unravel = ravel_pytree(jax.value_and_grad(loss_of)(state.params))
+    flat, unravel = ravel_pytree(jax.value_and_grad(loss_of)(params))
     loss, gradient = unravel(_mean_over_devices(flat, DATA_AXIS))
     return loss, gradient
 
 
 def train_step(
-    net: nnx.GraphDef[model.Net],
-    hidden: int,
-    global_batch_size: int,
-    state: State,
-    data: Data,
-    numbers: Hyper,
+    net: nnx.GraphDef[model.Net], state: State, batch: Batch, numbers: Hyper
 ) -> tuple[State, jax.Array]:
     """Returns the state after one more step, and the loss of the step's batch before it."""
-    loss, gradient = shard_loss_and_gradient(net, hidden, global_batch_size, state, data, numbers)
+    loss, gradient = loss_and_gradient(net, state.params, batch)
     rule = optimizer(one_cycle(state.step, numbers), numbers.weight_decay)
     updates, opt_state = rule.update(gradient, state.optimizer, state.params)
     params = optax.apply_updates(state.params, updates)
     return State(params, opt_state, state.step + 1), loss
 
 
-def over_devices(
-    function: Callable[..., Any], config: MnistConfig, mesh: Mesh
-) -> Callable[[State, Data, Hyper], Any]:
-    """Returns `train_step` or `shard_loss_and_gradient` as a function of global arrays."""
-    net = model.structure(config.channels, config.hidden)
-    bound = functools.partial(function, net, config.hidden, config.global_batch_size)
-    whole = _spec()
+def batch_function(config: MnistConfig, mesh: Mesh) -> Callable[[Data, ArrayLike, Hyper], Batch]:
+    """Returns `make_batch` over all devices, compiled.
+
+    Apart from the step, because XLA on CPU would merge the two into loops that take half as long
+    again.
+    """
+    bound = functools.partial(make_batch, config.hidden, config.global_batch_size)
+    return jax.jit(_over_devices(bound, mesh, (WHOLE, WHOLE, WHOLE), ROWS))
+
+
+def gradient_function(
+    config: MnistConfig, mesh: Mesh
+) -> Callable[[model.Params, Batch], tuple[jax.Array, model.Params]]:
+    """Returns `loss_and_gradient` over all devices, compiled."""
+    bound = functools.partial(loss_and_gradient, model.structure(config.channels, config.hidden))
+    return jax.jit(_over_devices(bound, mesh, (WHOLE, ROWS), WHOLE))
+
+
+def step_function(
+    config: MnistConfig, mesh: Mesh
+) -> Callable[[State, Batch, Hyper], tuple[State, jax.Array]]:
+    """Returns `train_step` over all devices, compiled; it takes the old state's memory."""
+    bound = functools.partial(train_step, model.structure(config.channels, config.hidden))
+    return jax.jit(_over_devices(bound, mesh, (WHOLE, ROWS, WHOLE), WHOLE), donate_argnums=0)
+
+
+def _over_devices(
+    function: Callable[..., Any],
+    mesh: Mesh,
+    in_specs: tuple[PartitionSpec, ...],
+    out_specs: PartitionSpec,
+) -> Callable[..., Any]:
     # With check_vma JAX would sum the gradients of replicated parameters by itself, and the mean
     # would come out as many times too large as there are devices.
-    return jax.shard_map(bound, mesh=mesh, in_specs=whole, out_specs=whole, check_vma=False)
+    return jax.shard_map(
+        function, mesh=mesh, in_specs=in_specs, out_specs=out_specs, check_vma=False
+    )

@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass
 
 import jax
 import numpy as np
+from jax.typing import ArrayLike
 
 from kfp_jax_runtime import evaluation
 from kfp_jax_runtime.data.examples import Examples
@@ -17,13 +18,14 @@ from kfp_jax_runtime.mesh import data_mesh, local_rows, replicate
 from kfp_jax_runtime.mnist import batches, model
 from kfp_jax_runtime.mnist.config import MnistConfig
 from kfp_jax_runtime.mnist.step import (
+    Batch,
     Data,
     Hyper,
     State,
+    batch_function,
     hyper,
     initial_state,
-    over_devices,
-    train_step,
+    step_function,
 )
 from kfp_jax_runtime.run import Run
 
@@ -60,7 +62,8 @@ class Training:
     config: MnistConfig
     schedule: Schedule
     numbers: Hyper
-    step: Callable[[State, Data, Hyper], tuple[State, jax.Array]]
+    batch: Callable[[Data, ArrayLike, Hyper], Batch]
+    step: Callable[[State, Batch, Hyper], tuple[State, jax.Array]]
     predict: Callable[[object, np.ndarray], jax.Array]
     test: Examples
 
@@ -89,7 +92,8 @@ def train(run: Run, config: MnistConfig) -> Mapping[str, object]:
         config,
         schedule,
         numbers,
-        jax.jit(over_devices(train_step, config, mesh), donate_argnums=0),
+        batch_function(config, mesh),
+        step_function(config, mesh),
         jax.jit(lambda params, images: model.predict(net, params, images)),
         opened.load("test"),
     )
@@ -150,7 +154,8 @@ def _fit(
     for step in range(done + 1, schedule.total_steps + 1):
         if (step - 1) % schedule.steps_per_epoch == 0:
             data = data_of((step - 1) // schedule.steps_per_epoch)
-        state, loss = training.step(state, data, training.numbers)
+        batch = training.batch(data, np.int32(step - 1), training.numbers)
+        state, loss = training.step(state, batch, training.numbers)
         # The step before is waited for only now that the next one is under way.
         if running is not None:
             _finish(training, *running)

@@ -98,7 +98,7 @@ def test_the_last_reported_step_stands_in() -> None:
 
 
 @pytest.mark.parametrize(
-    ("overdue", "processes", "joined", "root", "part"),
+    ("overdue", "processes", "arrived", "root", "part"),
     [
         (Overdue.START, [ProcessStatus(0), ProcessStatus(1)], {0}, 1, "process 1 never joined"),
         (Overdue.START, [ProcessStatus(0), ProcessStatus(1, suspended=True)], {0}, 1, "suspended"),
@@ -112,12 +112,12 @@ def test_the_last_reported_step_stands_in() -> None:
 def test_limits(
     overdue: Overdue,
     processes: list[ProcessStatus],
-    joined: set[int],
+    arrived: set[int],
     root: int | None,
     part: str,
 ) -> None:
     facts = Facts(
-        "j", processes, joined=frozenset(joined), overdue=overdue, limit=30.0, last_step=3
+        "j", processes, arrived=frozenset(arrived), overdue=overdue, limit=30.0, last_step=3
     )
     diagnosis = diagnose(facts)
     assert diagnosis.reason == overdue.value

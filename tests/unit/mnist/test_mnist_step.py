@@ -13,12 +13,12 @@ from kfp_jax_runtime.mnist.config import MnistConfig
 from kfp_jax_runtime.mnist.step import (
     Data,
     State,
+    batch_function,
+    gradient_function,
     hyper,
     initial_state,
     one_cycle,
-    over_devices,
-    shard_loss_and_gradient,
-    train_step,
+    step_function,
 )
 from kfp_jax_runtime.mnist.train import schedule_of
 
@@ -39,11 +39,11 @@ def start(config: MnistConfig) -> State:
 @pytest.mark.integration
 def test_a_few_steps_lower_the_loss(data: Data) -> None:
     config = replace(SMALL, learning_rate=1e-2, max_shift_pixels=0.0)
-    step = jax.jit(over_devices(train_step, config, data_mesh()))
+    batch, step = batch_function(config, data_mesh()), step_function(config, data_mesh())
     numbers = hyper(config, total_steps=20)
     state, losses = start(config), []
-    for _ in range(20):
-        state, loss = step(state, data, numbers)
+    for done in range(20):
+        state, loss = step(state, batch(data, np.int32(done), numbers), numbers)
         losses.append(float(loss))
     assert np.mean(losses[-3:]) < 0.3 * losses[0]
     assert int(state.step) == 20
@@ -51,32 +51,30 @@ def test_a_few_steps_lower_the_loss(data: Data) -> None:
 
 @pytest.mark.integration
 def test_other_numbers_use_the_same_compiled_step(data: Data) -> None:
-    step = jax.jit(over_devices(train_step, SMALL, data_mesh()))
+    batch, step = batch_function(SMALL, data_mesh()), step_function(SMALL, data_mesh())
     for config in (
         SMALL,
         replace(SMALL, learning_rate=1e-4, weight_decay=0.1, dropout=0.5, seed=3),
         replace(SMALL, label_smoothing=0.1, max_rotation_degrees=9.0, warmup_fraction=0.0),
     ):
-        step(start(config), data, hyper(config, total_steps=30))
-    assert step._cache_size() == 1
+        numbers = hyper(config, total_steps=30)
+        step(start(config), batch(data, np.int32(0), numbers), numbers)
+    assert (batch._cache_size(), step._cache_size()) == (1, 1)
 
 
 @pytest.mark.integration
 def test_the_gradient_is_that_of_the_mean_loss(data: Data) -> None:
     # Against finite differences along the gradient: a sum instead of a mean would not fit.
     config = replace(SMALL, max_shift_pixels=0.0)
-    numbers = hyper(config, total_steps=20)
-    step = jax.jit(over_devices(shard_loss_and_gradient, config, data_mesh()))
-    state = start(config)
-    loss, gradient = step(state, data, numbers)
+    batch = batch_function(config, data_mesh())(data, np.int32(0), hyper(config, total_steps=20))
+    function = gradient_function(config, data_mesh())
+    params = start(config).params
+    loss, gradient = function(params, batch)
     square = sum(float((leaf**2).sum()) for leaf in jax.tree.leaves(gradient))
     reach = 1e-3 / np.sqrt(square)
-    ahead = jax.tree.map(lambda p, g: p - reach * g, state.params, gradient)
-    behind = jax.tree.map(lambda p, g: p + reach * g, state.params, gradient)
-    slope = (
-        float(step(state._replace(params=behind), data, numbers)[0])
-        - float(step(state._replace(params=ahead), data, numbers)[0])
-    ) / (2 * reach)
+    ahead = jax.tree.map(lambda p, g: p - reach * g, params, gradient)
+    behind = jax.tree.map(lambda p, g: p + reach * g, params, gradient)
+    slope = (float(function(behind, batch)[0]) - float(function(ahead, batch)[0])) / (2 * reach)
     assert slope == pytest.approx(square, rel=0.05)
     assert float(loss) > 0
 
