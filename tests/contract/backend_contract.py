@@ -77,8 +77,10 @@ class BackendContract:
         backend.submit(self.spec(folder, script, nodes=2, max_restarts=5), ref)
         status = self.finish(backend, ref)
         assert (status.phase, status.restarts) == (Phase.SUCCEEDED, 2)
-        texts = [(line.attempt, line.text) for line in backend.logs(ref) if line.process == 1]
-        assert texts == [(1, "attempt 1"), (2, "attempt 2"), (3, "attempt 3")]
+        # Of an attempt that failed, at least the process that failed was heard.
+        heard = [(line.attempt, line.text) for line in backend.logs(ref)]
+        assert sorted(set(heard)) == [(1, "attempt 1"), (2, "attempt 2"), (3, "attempt 3")]
+        assert heard == sorted(heard)
 
     def test_restarts_are_used_up(self, backend: Backend, ref: JobRef, folder: Path) -> None:
         backend.submit(self.spec(folder, "exit 1", max_restarts=2), ref)
