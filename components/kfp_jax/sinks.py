@@ -143,7 +143,7 @@ class EventFileSink:
     """JSON lines appended to a file, for a front end in another process."""
 
     def __init__(self, path: Path, task: str) -> None:
-        self._file = path.open("a", encoding="utf-8", buffering=1)
+        self._path = path
         self._task = task
 
     def status(self, job: str, status: JobStatus) -> None:
@@ -174,7 +174,8 @@ class EventFileSink:
         self._event("error", text=text, exit_code=exit_code)
 
     def _event(self, event: str, **values: object) -> None:
-        self._file.write(json.dumps({"task": self._task, "event": event, **values}) + "\n")
+        with self._path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps({"task": self._task, "event": event, **values}) + "\n")
 
 
 class ManySinks:

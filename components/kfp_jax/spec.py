@@ -66,7 +66,8 @@ class TrainSpec:
     Attributes:
         name: Readable name; the job's name begins with it.
         program: `module` or `module:function` (default function `main`), or "" with a command.
-        command: Arguments of a program that knows nothing of kfp-jax, or () with a program.
+        command: Arguments of a program that knows nothing of kfp-jax, or () with a program;
+            numbers become text.
         parameters: JSON object handed to the program.
         num_nodes: How many nodes; locally, how many processes.
         output_uri: Folder that receives all results.
@@ -95,6 +96,9 @@ class TrainSpec:
     limits: Limits = field(default_factory=Limits)
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "command", tuple(as_text(item) for item in self.command))
+        env = {name: as_text(value) for name, value in self.env.items()}
+        object.__setattr__(self, "env", env)
         _check_name(self.name)
         _check_program(self.program, self.command)
         _check_env(self.env)
@@ -103,7 +107,6 @@ class TrainSpec:
         parameters_json(self.parameters)
         object.__setattr__(self, "num_nodes", whole("num_nodes", self.num_nodes, 1, MAX_NODES))
         object.__setattr__(self, "max_restarts", whole("max_restarts", self.max_restarts, 0, 1000))
-        object.__setattr__(self, "command", tuple(self.command))
 
     @property
     def checkpoints(self) -> str:
@@ -180,6 +183,19 @@ def whole(name: str, value: Any, low: int, high: int) -> int:
     return number
 
 
+def as_text(value: Any) -> str:
+    """Returns an argument or variable as text: 2592000 without exponent, true and false as in JSON.
+
+    Raises:
+        SpecError: It is no text, number or truth value.
+    """
+    if isinstance(value, str):
+        return value
+    if isinstance(value, bool | int | float):
+        return json.dumps(value)
+    raise SpecError(f"{value!r:.80} is no argument or variable; give text or a number.")
+
+
 def _check_name(name: Any) -> None:
     if not isinstance(name, str) or not 0 < len(name) <= MAX_NAME or not name.isprintable():
         size = f" of {len(name)} characters" if isinstance(name, str) else ""
@@ -200,8 +216,8 @@ def _check_program(program: str, command: tuple[str, ...]) -> None:
             " kfp_jax_runtime.mnist or my_package.train:main."
         )
     for item in command:
-        if not isinstance(item, str) or "\0" in item:
-            raise SpecError(f"command holds {item!r:.80}; every argument must be text without NUL.")
+        if "\0" in item:
+            raise SpecError(f"command holds {item!r:.80}; no argument can hold a NUL.")
 
 
 def _check_env(env: Mapping[str, str]) -> None:
@@ -211,8 +227,8 @@ def _check_env(env: Mapping[str, str]) -> None:
                 f"env sets {name}, which kfp-jax sets for each process; reserved are KFP_JAX_* and"
                 f" {', '.join(sorted(RESERVED_ENV))}."
             )
-        if not _ENV_NAME.fullmatch(name) or not isinstance(value, str) or "\0" in value:
+        if not _ENV_NAME.fullmatch(name) or "\0" in value:
             raise SpecError(
                 f"env has {name!r:.60}={value!r:.60}; give a name of letters, digits and _, and"
-                " a text."
+                " text without NUL."
             )

@@ -37,7 +37,9 @@ GOOD = {"name": "mnist", "program": "pkg.train:main", "output_uri": "out"}
         ({"env": {"JAX_PROCESS_ID": "0"}}, "JAX_PROCESS_ID"),
         ({"env": {"KFP_JAX_JOB": "x"}}, "KFP_JAX_JOB"),
         ({"env": {"BAD NAME": "x"}}, "BAD NAME"),
-        ({"env": {"N": 14}}, "14"),
+        ({"env": {"N": None}}, "None"),
+        ({"env": {"N": "a\0b"}}, "without NUL"),
+        ({"program": "", "command": ("train", ["--lr"])}, "--lr"),
     ],
 )
 def test_bad_input_is_refused_by_name(change: dict[str, object], named: str) -> None:
@@ -47,6 +49,19 @@ def test_bad_input_is_refused_by_name(change: dict[str, object], named: str) -> 
     assert named in sentence
     assert "\n" not in sentence
     assert len(sentence) < 400
+
+
+def test_arguments_and_variables_become_text() -> None:
+    spec = TrainSpec(
+        name="t",
+        output_uri="out",
+        command=("--epochs", 3, "--steps", 2592000, "--lr", 1e-05, "--amp", True),  # type: ignore[arg-type]
+        env={"N": 14},  # type: ignore[dict-item]
+    )
+    assert spec.command == (
+        "--epochs", "3", "--steps", "2592000", "--lr", "1e-05", "--amp", "true",
+    )  # fmt: skip
+    assert spec.env == {"N": "14"}
 
 
 def test_every_reserved_name_is_listed_when_one_is_set() -> None:
