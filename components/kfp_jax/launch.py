@@ -232,6 +232,7 @@ def _collect(spec: TrainSpec, ref: JobRef, end: _End, recorder: Recorder, folder
     result = recorder.result
     model = result.fields.get("model") if result and phase is Phase.SUCCEEDED else None
     versions = result.fields.get("versions", {}) if result else {}
+    parameters = recorder.parameters
     root = diagnosis.root
     return Outcome(
         job=ref.name,
@@ -240,7 +241,7 @@ def _collect(spec: TrainSpec, ref: JobRef, end: _End, recorder: Recorder, folder
         reason=diagnosis.reason,
         message=diagnosis.sentence,
         program=spec.program or " ".join(spec.command),
-        parameters=dict(spec.parameters),
+        parameters=parameters if isinstance(parameters, dict) else dict(spec.parameters),
         num_processes=spec.num_nodes,
         seconds=end.seconds,
         metrics=dict(recorder.values),

@@ -27,6 +27,7 @@ class Recorder:
         last_output: When the last line came, by the clock.
         arrived: Which processes of the current attempt were ready to join.
         joined: Which have joined.
+        parameters: What the program says it trains with, defaults included; None if it does not.
         errors: Their error reports.
         last_step: The last reported step, or None.
         values: The last value of each metric, the result's over the reported ones.
@@ -38,6 +39,7 @@ class Recorder:
         self.last_output = clock.now()
         self.arrived: frozenset[int] = frozenset()
         self.joined: frozenset[int] = frozenset()
+        self.parameters: object = None
         self.errors: dict[int, Report] = {}
         self.last_step: int | None = None
         self.values: dict[str, float] = {}
@@ -93,6 +95,8 @@ class Recorder:
             case Kind.JOINED:
                 self.arrived |= {process}
                 self.joined |= {process}
+                if process == 0:
+                    self.parameters = report.fields.get("parameters")
             case Kind.ERROR:
                 self.errors.setdefault(process, report)
             case Kind.METRICS:

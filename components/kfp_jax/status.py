@@ -135,6 +135,7 @@ class Outcome:
     """How a job ended: the content of `result.json`.
 
     Attributes:
+        parameters: What the program trained with, its defaults included.
         seconds: `queued`, `starting`, `training` and `total`.
         attempts: How often the set was started.
         model_uri: The exported model, or "".

@@ -56,8 +56,9 @@ def _bootstrap(
         sys.stderr.write(f"kfp-jax: {complaint}\n")
     _make_output(here)
     ready = program.load(arguments[0], here.parameters)
+    parameters = ready.effective(here.parameters)
     if not here.distributed:
-        reporter.joined()
+        reporter.joined(parameters)
         _run(ready, Run(here, reporter, sigterm), reporter)
         return
     # Imported here, because a single process may have no need of JAX at all.
@@ -65,7 +66,7 @@ def _bootstrap(
 
     reporter.waiting()
     distributed.join(here)
-    reporter.joined()
+    reporter.joined(parameters)
     _run(ready, Run(here, reporter, distributed.SyncPoint()), reporter)
     distributed.leave()
 

@@ -23,6 +23,11 @@ class Program:
     config: tuple[object, ...]
     """The second argument where the function takes one; else empty."""
 
+    def effective(self, parameters: Mapping[str, object]) -> Mapping[str, object]:
+        """Returns the given parameters and the config's defaults for the others."""
+        defaults = (dataclasses.asdict(config) for config in self.config)  # type: ignore[call-overload]
+        return next(defaults, parameters)
+
     def __call__(self, run: Run) -> Mapping[str, object]:
         """Runs the program and returns its final metrics.
 

@@ -135,9 +135,14 @@ class Reporter:
         """Reports that this process is ready to meet the others."""
         self._send("waiting", process=self.process, processes=self.processes)
 
-    def joined(self) -> None:
-        """Reports that this process has met all the others."""
-        self._send("joined", process=self.process, processes=self.processes)
+    def joined(self, parameters: Mapping[str, object]) -> None:
+        """Reports that this process has met all the others, and with what it will train."""
+        self._send(
+            "joined",
+            process=self.process,
+            processes=self.processes,
+            parameters=dict(parameters) if self.process == 0 else {},
+        )
 
     def restored(self, step: int) -> None:
         """Reports that training goes on from a checkpoint."""

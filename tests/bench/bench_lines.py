@@ -87,7 +87,7 @@ def _child(sink: str, block: str, repeat: str) -> None:
     command = ("bash", "-c", REPEAT, block, repeat)
     with (
         tempfile.TemporaryDirectory(prefix="kfp-jax-bench-") as output,
-        open("/dev/null", "w") as null,
+        Path("/dev/null").open("w") as null,
     ):
         began, cpu = time.perf_counter(), time.process_time()
         if sink == "loop":

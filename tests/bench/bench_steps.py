@@ -55,8 +55,9 @@ def steps_a_second(spec: TrainSpec) -> float:
     error = launch(spec, LocalBackend()).error()
     if error:
         raise error
-    reports = [json.loads(line) for line in Path(spec.output_uri, "history.jsonl").open()]
-    times = {r["step"]: r["time"] for r in reports if "loss" in r["values"]}
+    lines = Path(spec.output_uri, "history.jsonl").read_text().splitlines()
+    reports = [json.loads(line) for line in lines]
+    times: dict[int, float] = {r["step"]: r["time"] for r in reports if "loss" in r["values"]}
     epoch = len(times) // EPOCHS
     counted = [step for step in times if step > 2 and (step - 1) % epoch]
     return len(counted) / sum(times[step] - times[step - 1] for step in counted)

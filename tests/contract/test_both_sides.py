@@ -78,11 +78,21 @@ def test_progress(written: Written) -> None:
     assert written.read().fields == {"done": 3, "total": 10, "unit": "step"}
 
 
-@pytest.mark.parametrize("kind", [Kind.WAITING, Kind.JOINED])
-def test_joining(written: Written, kind: Kind) -> None:
-    getattr(written.reporter, kind.value)()
+def test_waiting(written: Written) -> None:
+    written.reporter.waiting()
     report = written.read()
-    assert (report.kind, report.fields) == (kind, {"process": 1, "processes": 2})
+    assert (report.kind, report.fields) == (Kind.WAITING, {"process": 1, "processes": 2})
+
+
+def test_process_0_joins_with_the_parameters() -> None:
+    for process, parameters in ((0, {"lr": 0.1}), (1, {})):
+        lines: list[bytes] = []
+        Reporter(process, 2, write=lines.append, clock=lambda: 7.25).joined({"lr": 0.1})
+        report = parse_line(lines[0].decode())
+        assert isinstance(report, Report)
+        assert report.kind is Kind.JOINED
+        fields = {"process": process, "processes": 2, "parameters": parameters}
+        assert report.fields == fields
 
 
 def test_restored(written: Written) -> None:

@@ -100,14 +100,16 @@ def test_a_line_longer_than_the_launcher_reads_is_refused(reporter: Reporter, si
 
 
 def test_the_other_kinds(reporter: Reporter, sink: Sink) -> None:
-    reporter.joined()
+    reporter.waiting()
+    reporter.joined({"lr": 0.1})
     reporter.progress(3, 10, "step")
     reporter.restored(30)
     reporter.result({"accuracy": 0.5}, "model", {"jax": "1"})
     reporter.result({}, None, {})
     bare = [{k: v for k, v in r.items() if k not in ("v", "time")} for r in sink.reports()]
     assert bare == [
-        {"kind": "joined", "process": 0, "processes": 2},
+        {"kind": "waiting", "process": 0, "processes": 2},
+        {"kind": "joined", "process": 0, "processes": 2, "parameters": {"lr": 0.1}},
         {"kind": "progress", "done": 3, "total": 10, "unit": "step"},
         {"kind": "restored", "step": 30},
         {"kind": "result", "values": {"accuracy": 0.5}, "model": "model", "versions": {"jax": "1"}},

@@ -103,7 +103,7 @@ def test_each_end_has_its_code_and_reason(
 
 def test_a_diverged_loss_is_told_with_its_step() -> None:
     end = ending(Diverged(12, float("nan")))
-    assert (end.code, end.reason, end.step) == (1, "diverged", 12)
+    assert (end.code, end.reason, end.step) == (65, "diverged", 12)
 
 
 def test_only_an_exception_has_a_traceback_and_it_starts_at_the_program() -> None:
