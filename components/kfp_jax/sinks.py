@@ -51,16 +51,18 @@ class NullSink:
 
 
 class Remaining:
-    """Estimates the time left from the rate since the first progress report of a process."""
+    """Estimates the time left from the rate since a process started, or went back."""
 
     def __init__(self) -> None:
         self._first: tuple[float, int] | None = None
+        self._last = 0
 
     def seconds(self, report: Report) -> float | None:
         """Returns the seconds left after this progress report, or None while nobody can know."""
         done, total = progress_of(report)
-        if self._first is None or done < self._first[1]:
+        if self._first is None or done < self._last:
             self._first = (report.time, done)
+        self._last = done
         moved = done - self._first[1]
         if moved <= 0:
             return None
@@ -124,9 +126,17 @@ def describe(report: Report) -> str:
         case Kind.RESULT:
             return f"result: {show_values(report)}"
         case Kind.RESTORED:
-            return f"going on from the checkpoint of step {report.step}"
+            return f"going on from the checkpoint of step {report.step}{_saved_with(report)}"
         case _:
             return ""
+
+
+def _saved_with(report: Report) -> str:
+    """Returns which parameters of a restored checkpoint were others than those of now."""
+    others = report.fields.get("saved_with")
+    if not others or not isinstance(others, dict):
+        return ""
+    return ", saved with " + ", ".join(f"{name}={value}" for name, value in others.items())
 
 
 def show_values(report: Report) -> str:

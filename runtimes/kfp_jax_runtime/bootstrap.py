@@ -59,7 +59,7 @@ def _bootstrap(
     parameters = ready.effective(here.parameters)
     if not here.distributed:
         reporter.joined(parameters)
-        _run(ready, Run(here, reporter, sigterm), reporter)
+        _run(ready, Run(here, parameters, reporter, sigterm), reporter)
         return
     # Imported here, because a single process may have no need of JAX at all.
     from kfp_jax_runtime import distributed
@@ -67,7 +67,7 @@ def _bootstrap(
     reporter.waiting()
     distributed.join(here)
     reporter.joined(parameters)
-    _run(ready, Run(here, reporter, distributed.SyncPoint()), reporter)
+    _run(ready, Run(here, parameters, reporter, distributed.SyncPoint()), reporter)
     distributed.leave()
 
 

@@ -1,6 +1,6 @@
 """Checkpoints: the whole state of training as one tree, saved by Orbax."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -26,12 +26,20 @@ class Checkpoints:
     the data. A save is whole or absent: it is written beside its final name and renamed.
     """
 
-    def __init__(self, directory: str | Path, *, restored: Callable[[int], None]) -> None:
+    def __init__(
+        self,
+        directory: str | Path,
+        parameters: Mapping[str, object],
+        *,
+        restored: Callable[[int, Mapping[str, object]], None],
+    ) -> None:
         """Prepares; touches neither the folder nor JAX before the first call.
 
         Args:
             directory: an absolute path that all processes share, or a gs:// URI.
-            restored: called with the step after each restore.
+            parameters: of this training, as JSON has them; saved with each checkpoint.
+            restored: called after each restore with the step, and with the parameters that the
+                checkpoint was saved with.
 
         Raises:
             BadInput: checkpoints cannot be kept there.
@@ -44,6 +52,7 @@ class Checkpoints:
                 "or a gs:// URI"
             )
         self._directory = text
+        self._parameters = parameters
         self._restored = restored
         self._opened: Any = None
 
@@ -66,7 +75,14 @@ class Checkpoints:
         if step in steps or (not force and any(there > step for there in steps)):
             return False
         # Orbax's own decision whether to save is not asked: the program has decided.
-        return bool(manager.save(step, args=ocp.args.StandardSave(_savable(state)), force=True))
+        return bool(
+            manager.save(
+                step,
+                args=ocp.args.StandardSave(_savable(state)),
+                custom_metadata={"parameters": dict(self._parameters)},
+                force=True,
+            )
+        )
 
     def restore(self, like: State) -> tuple[int, State] | None:
         """Returns the newest whole checkpoint as (step, state), or None when there is none.
@@ -93,7 +109,8 @@ class Checkpoints:
                 f"{error}"
             ) from error
         state: State = jax.tree.map(_as_before, like, saved)
-        self._restored(step)
+        metadata = manager.metadata(step).custom_metadata or {}
+        self._restored(step, metadata.get("parameters", self._parameters))
         return step, state
 
     def wait(self) -> None:

@@ -1,6 +1,7 @@
 """The user's program: finds `module:function` and fits its parameters, before anything runs."""
 
 import dataclasses
+import enum
 import importlib
 import inspect
 from collections.abc import Callable, Mapping
@@ -9,6 +10,7 @@ from typing import Any, TypeGuard
 
 from kfp_jax_runtime.config import from_parameters
 from kfp_jax_runtime.errors import BadInput
+from kfp_jax_runtime.report import json_number
 from kfp_jax_runtime.run import Run
 
 DEFAULT_FUNCTION = "main"
@@ -24,9 +26,13 @@ class Program:
     """The second argument where the function takes one; else empty."""
 
     def effective(self, parameters: Mapping[str, object]) -> Mapping[str, object]:
-        """Returns the given parameters and the config's defaults for the others."""
-        defaults = (dataclasses.asdict(config) for config in self.config)  # type: ignore[call-overload]
-        return next(defaults, parameters)
+        """Returns all parameters as JSON has them, the config's defaults included."""
+        for config in self.config:
+            fields = dataclasses.fields(config)  # type: ignore[arg-type]
+            return {
+                field.name: _plain(getattr(config, field.name)) for field in fields if field.init
+            }
+        return parameters
 
     def __call__(self, run: Run) -> Mapping[str, object]:
         """Runs the program and returns its final metrics.
@@ -120,6 +126,21 @@ def _config_class(target: str, function: Callable[..., object]) -> type | None:
             f"dataclass, not {inspect.signature(function)}"
         ) from error
     return config
+
+
+def _plain(value: object) -> object:
+    """Returns a field's value as JSON has it."""
+    match value:
+        case enum.Enum():
+            return _plain(value.value)
+        case None | str():
+            return value
+        case bool() | int() | float():
+            return json_number(value)
+        case list() | tuple():
+            return [_plain(item) for item in value]
+        case _:
+            return str(value)
 
 
 def _is_dataclass(annotation: object) -> TypeGuard[type]:

@@ -52,7 +52,7 @@ def values_of(metrics: Mapping[str, object]) -> dict[str, int | float | str]:
         TypeError: a metric is not one number.
         ValueError: a name is empty or too long.
     """
-    return {_name(name): _json_number(number(name, value)) for name, value in metrics.items()}
+    return {_name(name): json_number(number(name, value)) for name, value in metrics.items()}
 
 
 def _name(name: object) -> str:
@@ -66,7 +66,8 @@ def _name(name: object) -> str:
     return name
 
 
-def _json_number(value: float) -> int | float | str:
+def json_number(value: float) -> int | float | str:
+    """Returns a number as JSON has it: `NaN`, `Infinity` and `-Infinity` become text."""
     if isinstance(value, int) or math.isfinite(value):
         return value
     if math.isnan(value):
@@ -144,9 +145,14 @@ class Reporter:
             parameters=dict(parameters) if self.process == 0 else {},
         )
 
-    def restored(self, step: int) -> None:
-        """Reports that training goes on from a checkpoint."""
-        self._send("restored", step=step)
+    def restored(self, step: int, saved_with: Mapping[str, object]) -> None:
+        """Reports that training goes on from a checkpoint.
+
+        Args:
+            step: of the checkpoint.
+            saved_with: those of its parameters that were others than this training's.
+        """
+        self._send("restored", step=step, saved_with=dict(saved_with))
 
     def result(
         self, metrics: Mapping[str, object], model: str | None, versions: Mapping[str, str]

@@ -25,8 +25,15 @@ class Run:
     everything in every process and need no `if`.
     """
 
-    def __init__(self, node: Node, reporter: Reporter, stop: Callable[[], bool]) -> None:
+    def __init__(
+        self,
+        node: Node,
+        effective: Mapping[str, object],
+        reporter: Reporter,
+        stop: Callable[[], bool],
+    ) -> None:
         self._node = node
+        self._effective = effective
         self._reporter = reporter
         self._stop = stop
 
@@ -74,11 +81,16 @@ class Run:
         # data need neither.
         from kfp_jax_runtime.checkpoint import Checkpoints
 
-        return Checkpoints(self._node.checkpoint_uri, restored=self._restored)
+        return Checkpoints(self._node.checkpoint_uri, self._effective, restored=self._restored)
 
-    def _restored(self, step: int) -> None:
+    def _restored(self, step: int, saved_with: Mapping[str, object]) -> None:
         if self.process_index == 0:
-            self._reporter.restored(step)
+            others = {
+                name: saved_with.get(name)
+                for name, value in self._effective.items()
+                if saved_with.get(name) != value
+            }
+            self._reporter.restored(step, others)
 
     def wait(self) -> None:
         """Returns when the checkpoints saved so far are on disk; called for a program that ends."""

@@ -96,7 +96,7 @@ def test_process_0_joins_with_the_parameters() -> None:
 
 
 def test_restored(written: Written) -> None:
-    written.reporter.restored(30)
+    written.reporter.restored(30, {})
     assert (written.read().kind, written.read().step) == (Kind.RESTORED, 30)
 
 

@@ -397,16 +397,19 @@ def test_sigterm_while_waiting_for_the_others_ends_a_process(job: Job) -> None:
 
 
 def test_checkpoints_of_two_processes_go_on_in_one_and_in_four(job: Job) -> None:
-    assert [end.code for end in job.run("programs:saves", 2)] == [0, 0]
+    saved_with = {"KFP_JAX_PARAMETERS": '{"rate": 0.1, "epochs": 3}'}
+    now = {"KFP_JAX_PARAMETERS": '{"rate": 0.2, "epochs": 3}'}
+    assert [end.code for end in job.run("programs:saves", 2, extra=saved_with)] == [0, 0]
     folder = job.output / "checkpoints"
     assert sorted(path.name for path in folder.iterdir()) == ["20", "30"]
     # What a save leaves that was killed half-way: its folder before the final rename.
     leftover = folder / "40.orbax-checkpoint-tmp"
     (leftover / "default").mkdir(parents=True)
     expected = {"step": 30, "sum": 180.0, "position": 30, "saved_again": 0, "saved_next": 1}
-    (one,) = job.run("programs:restores")
+    (one,) = job.run("programs:restores", extra=now)
     assert one.code == 0, one.err
     assert one.only("restored")["step"] == 30
+    assert one.only("restored")["saved_with"] == {"rate": 0.1}
     assert one.only("result")["values"] == expected | {"devices": 1}
     assert not leftover.exists()
     four = job.run("programs:restores", 4)

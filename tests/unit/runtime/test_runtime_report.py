@@ -103,7 +103,7 @@ def test_the_other_kinds(reporter: Reporter, sink: Sink) -> None:
     reporter.waiting()
     reporter.joined({"lr": 0.1})
     reporter.progress(3, 10, "step")
-    reporter.restored(30)
+    reporter.restored(30, {"lr": 0.2})
     reporter.result({"accuracy": 0.5}, "model", {"jax": "1"})
     reporter.result({}, None, {})
     bare = [{k: v for k, v in r.items() if k not in ("v", "time")} for r in sink.reports()]
@@ -111,7 +111,7 @@ def test_the_other_kinds(reporter: Reporter, sink: Sink) -> None:
         {"kind": "waiting", "process": 0, "processes": 2},
         {"kind": "joined", "process": 0, "processes": 2, "parameters": {"lr": 0.1}},
         {"kind": "progress", "done": 3, "total": 10, "unit": "step"},
-        {"kind": "restored", "step": 30},
+        {"kind": "restored", "step": 30, "saved_with": {"lr": 0.2}},
         {"kind": "result", "values": {"accuracy": 0.5}, "model": "model", "versions": {"jax": "1"}},
         {"kind": "result", "values": {}, "versions": {}},
     ]

@@ -32,7 +32,7 @@ def make_run(lines: list[bytes], process: int = 0) -> Run:
             "JAX_PROCESS_ID": str(process),
         }
     )
-    return Run(node, Reporter(process, 2, write=lines.append), stop=lambda: True)
+    return Run(node, {}, Reporter(process, 2, write=lines.append), stop=lambda: True)
 
 
 def test_a_run_hands_on_what_the_node_knows() -> None:
