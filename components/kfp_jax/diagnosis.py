@@ -195,7 +195,7 @@ RULES = (
         "exception",
         lambda c: bool(c.error),
         lambda c: f"{c.who} raised {c.error}{c.when}",
-        "its traceback is above and in its log",
+        "its traceback is in its log",
     ),
     Rule(
         "killed",
@@ -207,13 +207,13 @@ RULES = (
         "signal",
         lambda c: c.exit_code < 0 or 128 < c.exit_code < 160,
         lambda c: f"{c.who} was ended by {_signal_name(c.exit_code)}{c.when}",
-        "its last lines are above and in its log",
+        "its last lines are in its log",
     ),
     Rule(
         "exit",
         lambda c: True,
         lambda c: f"{c.who} exited with code {c.exit_code}{c.when}",
-        "its last lines are above and in its log",
+        "its last lines are in its log",
     ),
 )
 

@@ -1,4 +1,4 @@
-"""The MNIST training that benches run, as a job of the local backend, on the bundled examples."""
+"""The MNIST training that benches run, as a job of the local backend."""
 
 from pathlib import Path
 from typing import Any
@@ -10,12 +10,12 @@ from kfp_jax.spec import Limits, TrainSpec
 BATCH = 512
 
 
-def prepare(folder: Path) -> Path:
-    """Prepares the bundled subset of MNIST and returns its folder."""
+def prepare(folder: Path, source: str = "bundled") -> Path:
+    """Prepares MNIST, by default the bundled subset, and returns its folder."""
     spec = TrainSpec(
         name="bench",
         program="kfp_jax_runtime.data.prepare",
-        parameters={"source": "bundled"},
+        parameters={"source": source},
         output_uri=str(folder / "prepare"),
     )
     error = launch(spec, LocalBackend()).error()

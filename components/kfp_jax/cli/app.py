@@ -14,7 +14,7 @@ from kfp_jax.errors import KfpJaxError
 
 app = typer.Typer(
     name="kfp-jax",
-    help="Train JAX programs, alone or in Kubeflow pipelines, on this machine or a cluster.",
+    help="Train JAX programs, alone or in Kubeflow pipelines, on this machine.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
