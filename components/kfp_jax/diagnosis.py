@@ -11,6 +11,7 @@ from typing import Any
 
 from kfp_jax.reports import Report
 from kfp_jax.status import (
+    BAD_INPUT,
     EXIT_BAD_INPUT,
     EXIT_DIVERGED,
     EXIT_STOPPED,
@@ -119,14 +120,22 @@ class _Case:
         return _field(self.report, "message").rstrip(".")
 
     @property
+    def told(self) -> str:
+        """The reason that the process itself gave, or ""."""
+        return _field(self.report, "reason")
+
+    @property
     def who(self) -> str:
         return f"process {self.status.process}"
 
     @property
+    def report_step(self) -> int | None:
+        return self.report.step if self.report else None
+
+    @property
     def when(self) -> str:
-        step = self.report.step if self.report and self.report.step is not None else None
-        if step is not None:
-            return f" at step {step}"
+        if self.report_step is not None:
+            return f" at step {self.report_step}"
         return f" after step {self.facts.last_step}" if self.facts.last_step is not None else ""
 
     def says(self, *marks: str) -> bool:
@@ -162,7 +171,7 @@ def _signal_name(exit_code: int) -> str:
 
 RULES = (
     Rule(
-        "bad-input",
+        BAD_INPUT,
         lambda c: c.exit_code == EXIT_BAD_INPUT,
         lambda c: c.error or f"{c.who} refused its input; correct the program or its parameters",
         "",
@@ -175,9 +184,15 @@ RULES = (
     ),
     Rule(
         "preempted",
-        lambda c: c.exit_code == EXIT_STOPPED,
+        lambda c: c.exit_code == EXIT_STOPPED and c.report_step is not None,
         lambda c: f"{c.who} was asked to stop and left{c.when} with its state saved",
         "run the same command again to go on from there",
+    ),
+    Rule(
+        "preempted",
+        lambda c: c.exit_code == EXIT_STOPPED,
+        lambda c: f"{c.who} was asked to stop and left at once{c.when}",
+        "run the same command again to go on from its last checkpoint, if it has one",
     ),
     Rule(
         "disk-full",
@@ -190,6 +205,12 @@ RULES = (
         lambda c: c.says("RESOURCE_EXHAUSTED", "MemoryError", "Cannot allocate memory"),
         lambda c: f"{c.who} ran out of memory{c.when}: {c.error}",
         "use a smaller batch or model, or more memory",
+    ),
+    Rule(
+        "exit",
+        lambda c: c.told == "exit",
+        lambda c: f"{c.who} ended{c.when}: {c.error}",
+        "its last lines are in its log",
     ),
     Rule(
         "exception",

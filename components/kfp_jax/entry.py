@@ -17,15 +17,13 @@ from kfp import dsl
 
 from kfp_jax import job_folder, storage
 from kfp_jax.backends.choice import choose_backend
-from kfp_jax.errors import KfpJaxError
+from kfp_jax.cancellation import cancel_on_signals
+from kfp_jax.errors import KfpJaxError, SpecError
 from kfp_jax.html import render_evaluation
-from kfp_jax.launch import cancel_on_signals, launch
-from kfp_jax.sinks import EventFileSink, ManySinks, PlainSink, Sink
+from kfp_jax.launch import launch
+from kfp_jax.sinks import EVENTS_VARIABLE, EventFileSink, ManySinks, PlainSink, Sink
 from kfp_jax.spec import Limits, TrainSpec
 from kfp_jax.status import Outcome
-
-# The command line names a file here, and shows what the tasks of its pipeline write to it.
-EVENTS_VARIABLE = "KFP_JAX_EVENTS"
 
 
 @dataclass(frozen=True)
@@ -61,6 +59,8 @@ def train(
 ) -> float:
     """Runs the `train` component: one job. Returns the objective's final value."""
     with _errors_end_the_step("train"):
+        if not objective:
+            raise SpecError("objective is empty; name the metric that the step returns.")
         spec = TrainSpec(
             name="train",
             program=program,
@@ -109,7 +109,7 @@ def evaluate(
         )
         outcome = _launch(spec, backend)
         _log_metrics(outputs.metrics, outcome.metrics)
-        evaluation = storage.read_json(Path(outcome.output_uri) / job_folder.EVALUATION)
+        evaluation = storage.read_json(Path(outcome.output_uri) / storage.EVALUATION)
         outputs.classes.log_confusion_matrix(evaluation["classes"], evaluation["confusion"])
         page = render_evaluation(evaluation, outcome.to_json())
         storage.write_text(Path(outputs.report.path), page)
@@ -143,18 +143,14 @@ def _launch(spec: TrainSpec, backend: str, report: dsl.HTML | None = None) -> Ou
     Raises:
         JobError: It did not succeed.
     """
+    sink = _sink(spec.name)
     with cancel_on_signals() as cancellation:
-        outcome = launch(
-            spec,
-            choose_backend(backend),
-            identity=spec.output_uri,
-            sink=_sink(spec.name),
-            cancellation=cancellation,
-        )
-    if report is not None:
-        written = job_folder.write_report(Path(outcome.output_uri))
-        storage.write_text(Path(report.path), written.read_text(encoding="utf-8"))
+        outcome = launch(spec, choose_backend(backend), sink=sink, cancellation=cancellation)
     error = outcome.error()
+    if report is not None:
+        with job_folder.a_failed_job_matters_more(error, sink):
+            written = job_folder.write_report(Path(outcome.output_uri))
+            storage.write_text(Path(report.path), written.read_text(encoding="utf-8"))
     if error:
         raise error
     return outcome

@@ -1,7 +1,7 @@
 """Every error that kfp-jax raises on purpose.
 
     KfpJaxError
-    ├── SpecError          the user can fix it; nothing was started; never retried
+    ├── SpecError          the user can fix it; nothing was trained; never retried
     ├── ClusterError       the platform refused or did not answer
     │   ├── NotFound  Conflict  Forbidden  Throttled  Unavailable
     ├── JobError           the job was started and did not succeed
@@ -20,7 +20,7 @@ class KfpJaxError(Exception):
 
 
 class SpecError(KfpJaxError):
-    """Bad input, refused before anything was started. Exit code 2, as for bad arguments."""
+    """Bad input, refused before anything was trained. Exit code 2, as for bad arguments."""
 
     exit_code = 2
 

@@ -15,7 +15,7 @@ class HistoryFile:
     """
 
     def __init__(self, path: Path) -> None:
-        self._path = path
+        self.path = path
         self._file = self._append()
         self._resumed = False
 
@@ -40,15 +40,15 @@ class HistoryFile:
 
     def _rewind(self, step: int) -> None:
         self._file.close()
-        kept = self._path.with_name(f".{self._path.name}.partial")
-        with self._path.open(encoding="utf-8") as old, kept.open("w", encoding="utf-8") as new:
+        kept = self.path.with_name(f".{self.path.name}.partial")
+        with self.path.open(encoding="utf-8") as old, kept.open("w", encoding="utf-8") as new:
             new.writelines(line for line in old if _step(line) <= step)
-        kept.replace(self._path)
+        kept.replace(self.path)
         self._file = self._append()
 
     def _append(self) -> TextIO:
         # Line-buffered: readers follow the file while the job runs.
-        return self._path.open("a", encoding="utf-8", buffering=1)
+        return self.path.open("a", encoding="utf-8", buffering=1)
 
 
 def _line(report: Report) -> str:

@@ -2,16 +2,15 @@
 
 import json
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from kfp_jax import storage
+from kfp_jax.errors import KfpJaxError, OutputError
 from kfp_jax.html import render_report
-
-RESULT = "result.json"
-HISTORY = "history.jsonl"
-EVALUATION = "evaluation.json"
-REPORT = "report.html"
+from kfp_jax.sinks import Sink
+from kfp_jax.storage import EVALUATION, HISTORY, REPORT, RESULT
 
 
 def write_report(folder: Path) -> Path:
@@ -26,6 +25,25 @@ def write_report(folder: Path) -> Path:
     path = folder / REPORT
     storage.write_text(path, render_report(result, _history(folder / HISTORY), evaluation))
     return path
+
+
+@contextmanager
+def a_failed_job_matters_more(error: KfpJaxError | None, sink: Sink) -> Iterator[None]:
+    """Lets trouble with the report pass as a note where the job itself has failed.
+
+    Args:
+        error: How the job failed, or None.
+        sink: Takes the note.
+
+    Raises:
+        OutputError: The report cannot be written, of a job that succeeded.
+    """
+    try:
+        yield
+    except OutputError as trouble:
+        if error is None:
+            raise
+        sink.note(str(trouble))
 
 
 def _history(path: Path) -> Iterator[dict[str, Any]]:

@@ -1,134 +1,28 @@
-"""Runs one job: submit or adopt, follow, cancel, collect. Spec in, `Outcome` out."""
+"""Runs one job: submit, follow, cancel, collect. Spec in, `Outcome` out."""
 
 import math
-import signal
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import FrameType
 
 from kfp_jax import storage
 from kfp_jax.backends.base import Backend, JobRef
+from kfp_jax.cancellation import Cancellation
 from kfp_jax.clock import Clock, SystemClock
 from kfp_jax.diagnosis import Diagnosis, Facts, diagnose
+from kfp_jax.errors import ClusterError, JobCancelled
 from kfp_jax.names import job_name
 from kfp_jax.recorder import Recorder
 from kfp_jax.sinks import NullSink, Sink
-from kfp_jax.spec import Limits, TrainSpec
+from kfp_jax.spec import TrainSpec
+from kfp_jax.stages import Stages, overdue
 from kfp_jax.status import JobStatus, Outcome, Overdue, Phase
-
-
-class Cancellation:
-    """Somebody's wish that a job should stop; may be made at any moment and more than once."""
-
-    def __init__(self) -> None:
-        self.requested = False
-        self._act: Callable[[], None] | None = None
-
-    def request(self) -> None:
-        """Asks the job to stop; a second time, not to wait for it to save."""
-        self.requested = True
-        if self._act:
-            self._act()
-
-    def bind(self, act: Callable[[], None] | None) -> None:
-        """Says what stops the job; a wish made before is carried out now."""
-        self._act = act
-        if act and self.requested:
-            act()
-
-
-@contextmanager
-def cancel_on_signals() -> Iterator[Cancellation]:
-    """Turns SIGTERM and SIGINT into a `Cancellation`; only for the main thread of a program."""
-    cancellation = Cancellation()
-
-    def handle(number: int, frame: FrameType | None) -> None:
-        cancellation.request()
-
-    numbers = (signal.SIGTERM, signal.SIGINT)
-    before = [signal.signal(number, handle) for number in numbers]
-    try:
-        yield cancellation
-    finally:
-        for number, handler in zip(numbers, before, strict=True):
-            signal.signal(number, handler)
-
-
-@dataclass(frozen=True)
-class Stages:
-    """When a job passed from stage to stage, in seconds of the clock; None: not yet.
-
-    Attributes:
-        submitted: It was handed to the backend.
-        admitted: No queue holds it back any more.
-        attempt: Its current attempt began.
-        joined: All processes had joined, for the first time.
-        restarts: How often it had been restarted when this was made.
-    """
-
-    submitted: float
-    admitted: float | None = None
-    attempt: float | None = None
-    joined: float | None = None
-    restarts: int = 0
-
-    def advanced(self, status: JobStatus, now: float) -> "Stages":
-        """Returns the stages after a status."""
-        waiting = status.phase in (Phase.PENDING, Phase.QUEUED)
-        admitted = self.admitted if waiting or self.admitted is not None else now
-        restarted = status.restarts > self.restarts
-        return Stages(
-            submitted=self.submitted,
-            admitted=admitted,
-            attempt=now
-            if restarted or (self.attempt is None and admitted is not None)
-            else self.attempt,
-            joined=now if self.joined is None and status.phase is Phase.RUNNING else self.joined,
-            restarts=status.restarts,
-        )
-
-    def seconds(self, end: float) -> dict[str, float]:
-        """Returns the length of each stage of a job that ended then."""
-        admitted = end if self.admitted is None else self.admitted
-        joined = end if self.joined is None else self.joined
-        lengths = {
-            "queued": admitted - self.submitted,
-            "starting": joined - admitted,
-            "training": end - joined,
-            "total": end - self.submitted,
-        }
-        return {name: round(max(0.0, length), 3) for name, length in lengths.items()}
-
-
-def overdue(
-    status: JobStatus, stages: Stages, limits: Limits, *, last_output: float, now: float
-) -> tuple[Overdue, float] | None:
-    """Returns the limit that has run out, with its seconds, or None. Four clocks, each its own."""
-
-    def passed(since: float | None, limit: float) -> bool:
-        return since is not None and limit > 0 and now - since >= limit
-
-    if status.phase is Phase.QUEUED:
-        late = passed(stages.submitted, limits.queue)
-        return (Overdue.QUEUE, limits.queue) if late else None
-    if passed(stages.admitted, limits.deadline):
-        return Overdue.DEADLINE, limits.deadline
-    starting = status.phase in (Phase.STARTING, Phase.RESTARTING)
-    if starting and passed(stages.attempt, limits.start):
-        return Overdue.START, limits.start
-    if stages.attempt is not None and passed(max(last_output, stages.attempt), limits.stall):
-        return Overdue.STALL, limits.stall
-    return None
 
 
 def launch(
     spec: TrainSpec,
     backend: Backend,
     *,
-    identity: str = "",
     sink: Sink | None = None,
     clock: Clock | None = None,
     cancellation: Cancellation | None = None,
@@ -141,7 +35,6 @@ def launch(
     Args:
         spec: What to train.
         backend: Where.
-        identity: What is equal when this launch is tried again; the output folder by default.
         sink: Takes the news while the job runs.
         clock: Time.
         cancellation: Lets others stop the job.
@@ -150,34 +43,34 @@ def launch(
         SpecError: The input is wrong; nothing was started.
         ClusterError: The backend refused or did not answer.
         OutputError: A result could not be written.
+        JobCancelled: The job was cancelled before it was started.
     """
     sink = sink or NullSink()
     clock = clock or SystemClock()
     cancellation = cancellation or Cancellation()
-    for warning in backend.validate(spec):
+    for warning in backend.validate(spec, lambda: cancellation.requested):
         sink.note(warning)
-    with storage.output_folder(spec.output_uri) as folder:
-        ref = JobRef(backend.name, job_name(spec.name, identity or str(folder), 1))
-        recorder = Recorder(folder, clock, sink)
-        stages = Stages(clock.now())
-        ref = backend.submit(spec, ref)
-        reader = threading.Thread(
-            target=recorder.consume, args=(backend.logs(ref),), name=f"logs of {ref.name}"
-        )
-        try:
-            reader.start()
-            cancellation.bind(lambda: backend.cancel(ref))
-            end = _follow(spec, backend, ref, recorder, stages, sink, clock)
-        finally:
-            cancellation.bind(None)
-            backend.delete(ref)
-            reader.join()
+    ref = job_ref(spec, backend)
+    with (
+        storage.output_folder(spec.output_uri) as folder,
+        Recorder(folder, clock, sink) as recorder,
+    ):
+        if cancellation.requested:
+            raise JobCancelled(f"Job {ref.name} was cancelled before it was started.")
+        storage.forget_results(folder)
+        end = _run(spec, backend, ref, recorder, sink, clock, cancellation)
         if recorder.problem:
             raise recorder.problem
         outcome = _collect(spec, ref, end, recorder, folder)
-        storage.write_json(folder / "result.json", outcome.to_json())
+        storage.write_json(folder / storage.RESULT, outcome.to_json())
     sink.status(ref.name, JobStatus(outcome.phase, restarts=outcome.attempts - 1))
     return outcome
+
+
+def job_ref(spec: TrainSpec, backend: Backend) -> JobRef:
+    """Returns what a spec's job is called on a backend: the same for the same output folder."""
+    identity = str(storage.local_path(spec.output_uri, "output_uri"))
+    return JobRef(backend.name, job_name(spec.name, identity, 1))
 
 
 @dataclass(frozen=True)
@@ -188,6 +81,38 @@ class _End:
     seconds: dict[str, float]
     overdue: Overdue | None = None
     limit: float = 0.0
+
+
+def _run(
+    spec: TrainSpec,
+    backend: Backend,
+    ref: JobRef,
+    recorder: Recorder,
+    sink: Sink,
+    clock: Clock,
+    cancellation: Cancellation,
+) -> _End:
+    """Submits the job and follows it to its end; nothing of it runs on afterwards."""
+
+    def cancel() -> None:
+        try:
+            backend.cancel(ref)
+        except ClusterError as error:
+            sink.note(f"Job {ref.name} could not be cancelled: {error}")
+
+    stages = Stages(clock.now())
+    ref = backend.submit(spec, ref)
+    reader = None
+    try:
+        lines = backend.logs(ref)
+        reader = threading.Thread(target=recorder.consume, args=(lines,), name="logs")
+        reader.start()
+        with cancellation.carried_out_by(cancel):
+            return _follow(spec, backend, ref, recorder, stages, sink, clock)
+    finally:
+        backend.delete(ref)
+        if reader and reader.ident:
+            reader.join()
 
 
 def _follow(
@@ -274,7 +199,8 @@ def _verdict(
         processes=end.status.processes,
         errors=dict(recorder.errors),
         tails=recorder.tails(),
-        arrived=recorder.arrived,
+        # A command tells nobody when it joins.
+        arrived=recorder.arrived if spec.program else frozenset(range(spec.num_nodes)),
         last_step=recorder.last_step,
         overdue=end.overdue,
         limit=end.limit,

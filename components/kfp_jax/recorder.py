@@ -4,7 +4,9 @@ import os
 from collections import deque
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Self
 
+from kfp_jax import storage
 from kfp_jax.backends.base import LogLine
 from kfp_jax.clock import Clock
 from kfp_jax.errors import OutputError
@@ -19,6 +21,8 @@ _MALFORMED_SHOWN = 5
 
 class Recorder:
     """Takes every line once, in one thread; its attributes are read by another.
+
+    A context manager: leaving it closes the history.
 
     Memory does not grow with the number of lines: of the log a tail is kept, of the reports the
     last value of each metric; the rest goes to `history.jsonl` and to the sink.
@@ -36,6 +40,11 @@ class Recorder:
     """
 
     def __init__(self, folder: Path, clock: Clock, sink: Sink) -> None:
+        """Opens the history.
+
+        Raises:
+            OutputError: It cannot be written.
+        """
         self.last_output = clock.now()
         self.arrived: frozenset[int] = frozenset()
         self.joined: frozenset[int] = frozenset()
@@ -44,28 +53,32 @@ class Recorder:
         self.last_step: int | None = None
         self.values: dict[str, float] = {}
         self.result: Report | None = None
-        self.problem: OutputError | None = None
+        self.problem: Exception | None = None
         self._tails: dict[int, deque[str]] = {}
         self._numbers: dict[int, int] = {}
         self._attempt = 0
         self._malformed = 0
         self._clock = clock
         self._sink = sink
-        self._history = HistoryFile(folder / "history.jsonl")
+        path = folder / storage.HISTORY
+        try:
+            self._history = HistoryFile(path)
+        except OSError as error:
+            raise _unwritable(path, error) from error
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._history.close()
 
     def consume(self, lines: Iterable[LogLine]) -> None:
-        """Takes all lines, and keeps the first trouble with the disk as `problem`."""
+        """Takes all lines, and keeps what ended that early as `problem`."""
         try:
             for line in lines:
                 self._take(line)
-        except OSError as error:
-            reason = os.strerror(error.errno) if error.errno else str(error)
-            self.problem = OutputError(
-                f"The job's history or log cannot be written: {reason}; free space or choose"
-                " another output folder."
-            )
-        finally:
-            self._history.close()
+        except Exception as error:  # noqa: BLE001 - the top of a thread: another one raises it
+            self.problem = error
 
     def tails(self) -> Mapping[int, tuple[str, ...]]:
         """Returns the last lines of each process of the current attempt."""
@@ -74,7 +87,7 @@ class Recorder:
     def _take(self, line: LogLine) -> None:
         process, attempt, text = line
         self.last_output = self._clock.now()
-        if attempt != self._attempt:
+        if attempt > self._attempt:
             self._next_attempt(attempt)
         number = self._numbers[process] = self._numbers.get(process, 0) + 1
         report = parse_line(text, number)
@@ -105,15 +118,25 @@ class Recorder:
             case Kind.RESULT:
                 self.result = report
                 self.values.update(report.values)
-            case Kind.PROGRESS | Kind.RESTORED:
+            case Kind.RESTORED:
+                self.last_step = report.step
+            case Kind.PROGRESS:
                 pass
-        self._history.add(report)
+        self._keep(report)
         self._sink.report(process, report)
+
+    def _keep(self, report: Report) -> None:
+        try:
+            self._history.add(report)
+        except OSError as error:
+            raise _unwritable(self._history.path, error) from error
 
     def _next_attempt(self, attempt: int) -> None:
         self._attempt = attempt
         self.arrived = self.joined = frozenset()
         self.errors = {}
+        self.last_step = self.result = None
+        self.values = {}
         self._tails = {}
         self._numbers = {}
         self._history.next_attempt()
@@ -126,3 +149,11 @@ class Recorder:
                 f"Process {process} wrote a malformed report in line {report.line}:"
                 f" {report.problem}{more}."
             )
+
+
+def _unwritable(path: Path, error: OSError) -> OutputError:
+    reason = os.strerror(error.errno) if error.errno else str(error)
+    return OutputError(
+        f"The job's history {path} cannot be written: {reason}; free space or choose another"
+        " output folder."
+    )

@@ -12,6 +12,8 @@ from kfp_jax.reports import Kind, Report, json_number
 from kfp_jax.status import JobStatus, Phase
 
 PROGRESS_EVERY_SECONDS = 5.0
+# The command line names a file here, and shows what the tasks of its pipeline write to it.
+EVENTS_VARIABLE = "KFP_JAX_EVENTS"
 
 
 class Sink(Protocol):

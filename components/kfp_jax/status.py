@@ -5,10 +5,12 @@ from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from kfp_jax.errors import JobCancelled, JobError, JobFailed, JobLost, JobTimeout
+from kfp_jax.errors import JobCancelled, JobError, JobFailed, JobLost, JobTimeout, SpecError
 from kfp_jax.reports import json_number
 
 RESULT_SCHEMA = 1
+
+BAD_INPUT = "bad-input"  # the reason of a job that refused what it was given
 
 EXIT_BAD_INPUT = 64  # unknown module, function or parameter
 EXIT_DIVERGED = 65  # a loss that is not finite
@@ -75,7 +77,7 @@ class JobStatus:
     processes: tuple[ProcessStatus, ...] = ()
 
 
-class Step(StrEnum):
+class Action(StrEnum):
     """What to do next with a set of local processes."""
 
     WAIT = "wait"
@@ -84,14 +86,14 @@ class Step(StrEnum):
     FINISH = "finish"
 
 
-def next_step(
+def next_action(
     processes: Sequence[ProcessStatus],
     *,
     restarts_left: int,
     cancelled_for: float | None,
     failed_for: float | None,
     grace: float,
-) -> Step:
+) -> Action:
     """Returns what to do with the processes of one attempt.
 
     Args:
@@ -103,24 +105,24 @@ def next_step(
     """
     if any(item.alive for item in processes):
         if cancelled_for is not None:
-            return Step.KILL if cancelled_for >= grace else Step.WAIT
+            return Action.KILL if cancelled_for >= grace else Action.WAIT
         if failed_for is None:
-            return Step.WAIT
+            return Action.WAIT
         # All processes save together; the first to leave must not cost the others their checkpoint.
         saving = all(p.exit_code == EXIT_STOPPED for p in processes if p.failed_at is not None)
-        return Step.WAIT if saving and failed_for < grace else Step.KILL
+        return Action.WAIT if saving and failed_for < grace else Action.KILL
     codes = {item.exit_code for item in processes if item.failed_at is not None}
     if codes and cancelled_for is None and restarts_left > 0 and not codes & FINAL_EXITS:
-        return Step.RESTART
-    return Step.FINISH
+        return Action.RESTART
+    return Action.FINISH
 
 
 def reduce_processes(
-    processes: Sequence[ProcessStatus], *, restarts: int, cancelled: bool, step: Step
+    processes: Sequence[ProcessStatus], *, restarts: int, cancelled: bool, action: Action
 ) -> JobStatus:
     """Returns the job's status from its processes and what is about to be done with them."""
-    if step is not Step.FINISH:
-        phase = Phase.RESTARTING if step is Step.RESTART else Phase.RUNNING
+    if action is not Action.FINISH:
+        phase = Phase.RESTARTING if action is Action.RESTART else Phase.RUNNING
     elif cancelled:
         phase = Phase.CANCELLED
     elif all(item.exit_code == 0 for item in processes):
@@ -171,11 +173,17 @@ class Outcome:
             "last_lines": list(self.last_lines),
         }
 
-    def error(self) -> JobError | None:
+    def error(self) -> JobError | SpecError | None:
         """Returns the error that stands for this outcome, or None for success."""
-        kinds: dict[Phase, type[JobError]] = {
-            Phase.CANCELLED: JobCancelled,
-            Phase.LOST: JobLost,
-            Phase.FAILED: JobTimeout if self.reason in tuple(Overdue) else JobFailed,
-        }
-        return None if self.phase is Phase.SUCCEEDED else kinds[self.phase](self.message)
+        match self.phase:
+            case Phase.SUCCEEDED:
+                return None
+            case Phase.CANCELLED:
+                return JobCancelled(self.message)
+            case Phase.LOST:
+                return JobLost(self.message)
+        if self.reason in tuple(Overdue):
+            return JobTimeout(self.message)
+        if self.reason == BAD_INPUT:  # what only the processes could see, such as a broken file
+            return SpecError(self.message)
+        return JobFailed(self.message)

@@ -8,8 +8,14 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 from kfp_jax.errors import Conflict, OutputError, SpecError
+
+RESULT = "result.json"
+HISTORY = "history.jsonl"
+EVALUATION = "evaluation.json"
+REPORT = "report.html"
 
 # Less than this and not even the logs of a short run would fit.
 MIN_FREE_BYTES = 16 * 1024 * 1024
@@ -25,10 +31,13 @@ def local_path(uri: str, what: str) -> Path:
     Raises:
         SpecError: The URI names another kind of storage.
     """
-    path = uri.removeprefix("file://")
+    path = unquote(uri.removeprefix("file://")) if uri.startswith("file://") else uri
     if "://" in path:
         raise SpecError(f"{what} {uri} is not a folder of this machine; give a path.")
-    return Path(path).expanduser().absolute()
+    try:
+        return Path(path).expanduser().absolute()
+    except RuntimeError as error:
+        raise SpecError(f"{what} {uri} names no user of this machine; give a path.") from error
 
 
 def existing_folder(uri: str, what: str) -> Path:
@@ -59,16 +68,17 @@ def output_folder(uri: str) -> Iterator[Path]:
             probe.write(b"\0" * 4096)
             probe.flush()
         free = os.statvfs(path).f_bavail * os.statvfs(path).f_frsize
+        lock = (path / ".lock").open("w")
     except OSError as error:
         raise SpecError(
             f"output_uri {path} cannot be written: {error.strerror}; choose another folder."
         ) from error
-    if free < MIN_FREE_BYTES:
-        raise SpecError(
-            f"output_uri {path} has {free / 2**20:.1f} MiB of space left; free some or choose"
-            " another folder."
-        )
-    with (path / ".lock").open("w") as lock:
+    with lock:
+        if free < MIN_FREE_BYTES:
+            raise SpecError(
+                f"output_uri {path} has {free / 2**20:.1f} MiB of space left; free some or choose"
+                " another folder."
+            )
         try:
             # The kernel drops it with the last holder, however that ends.
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -78,6 +88,24 @@ def output_folder(uri: str) -> Iterator[Path]:
                 " folder."
             ) from error
         yield path
+
+
+def forget_results(folder: Path) -> None:
+    """Removes what an earlier job left that would be taken for the result of this one.
+
+    Its history stays: a job that goes on from a checkpoint goes on with its history too.
+
+    Raises:
+        OutputError: A file cannot be removed.
+    """
+    for name in (RESULT, EVALUATION, REPORT):
+        try:
+            (folder / name).unlink(missing_ok=True)
+        except OSError as error:
+            raise OutputError(
+                f"{folder / name} of an earlier job cannot be removed: {error.strerror}; choose"
+                " another folder."
+            ) from error
 
 
 def write_json(path: Path, data: Mapping[str, Any]) -> None:

@@ -24,7 +24,7 @@ ACCURATE: Mapping[str, Any] = {
     "channels": [32, 64, 128],
     "hidden": 128,
     "epochs": 10,
-    "global_batch_size": 256,
+    "global_batch_size": 128,
     "learning_rate": 3e-3,
     "weight_decay": 0.01,
     "label_smoothing": 0.05,

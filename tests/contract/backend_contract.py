@@ -82,6 +82,19 @@ class BackendContract:
         assert sorted(set(heard)) == [(1, "attempt 1"), (2, "attempt 2"), (3, "attempt 3")]
         assert heard == sorted(heard)
 
+    @pytest.mark.parametrize(
+        "last_words", ["printf 'bar 50%%\\r'", "yes 0123456789 | head -c 3000000"]
+    )
+    def test_an_attempt_is_heard_to_its_end_before_the_next(
+        self, backend: Backend, ref: JobRef, folder: Path, last_words: str
+    ) -> None:
+        script = f'if [ "$KFP_JAX_ATTEMPT" = 1 ]; then {last_words}; exit 1; fi; echo second'
+        backend.submit(self.spec(folder, script, max_restarts=1), ref)
+        assert self.finish(backend, ref).phase is Phase.SUCCEEDED
+        attempts = [line.attempt for line in backend.logs(ref)]
+        assert attempts == sorted(attempts)
+        assert set(attempts) == {1, 2}
+
     def test_restarts_are_used_up(self, backend: Backend, ref: JobRef, folder: Path) -> None:
         backend.submit(self.spec(folder, "exit 1", max_restarts=2), ref)
         status = self.finish(backend, ref)

@@ -1,10 +1,10 @@
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from fakes.clock import ManualClock
-from kfp_jax.backends.base import JobRef, LogLine
+from kfp_jax.backends.base import JobRef, LogLine, never
 from kfp_jax.spec import TrainSpec
 from kfp_jax.status import JobStatus, Phase
 
@@ -31,7 +31,7 @@ class ScriptedBackend:
         self._over = False
         self.calls: list[str] = []
 
-    def validate(self, spec: TrainSpec) -> list[str]:
+    def validate(self, spec: TrainSpec, cancelled: Callable[[], bool] = never) -> list[str]:
         self.calls.append("validate")
         return []
 

@@ -1,6 +1,7 @@
 """The MNIST pipeline as its user runs it: the command line, kfp.local, real JAX processes."""
 
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -30,7 +31,8 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert json.loads(ended.stdout) == json.loads((folder / "result.json").read_text())
     for task in ("prepare-data", "train", "evaluate"):
         assert f"{task}: {task}-" in ended.stderr
-    assert "s left" in ended.stderr or "step" in ended.stderr
+    assert re.search(r"^train: step \d+: .*accuracy=", ended.stderr, re.MULTILINE)
+    assert "\n  promoted " not in ended.stdout  # only JSON
     return folder
 
 
@@ -84,12 +86,8 @@ def test_the_tasks_hand_kfp_what_its_pages_show(done: Path) -> None:
 
 def test_the_gate_keeps_a_poor_model_back(done: Path, tmp_path: Path) -> None:
     (prepared,) = done.glob("tasks/*/prepare-data/dataset")
-    ended = run(
-        tmp_path, *SMALL, "--nodes", "1", "-a", "min_accuracy=1.0",
-        "-a", "source=prepared", "-a", f"folder={prepared}",
-    )  # fmt: skip
-    assert ended.returncode == 2
-    assert "given twice" in ended.stderr
+    # Of an earlier pipeline in this folder, which did promote its model.
+    (tmp_path / "tasks" / "mnist-earlier" / "promote").mkdir(parents=True)
     small = [part for part in SMALL if part not in ("-a", "source=bundled")]
     ended = run(
         tmp_path, *small, "--nodes", "1", "-a", "min_accuracy=1.0",
@@ -97,7 +95,27 @@ def test_the_gate_keeps_a_poor_model_back(done: Path, tmp_path: Path) -> None:
     )  # fmt: skip
     assert ended.returncode == 0, ended.stderr
     assert "no, it scored less" in ended.stdout
-    assert not list(tmp_path.glob("tasks/*/promote"))
+    assert [path.parent.name for path in tmp_path.glob("tasks/*/promote")] == ["mnist-earlier"]
+
+
+def test_a_pipeline_that_fails_leaves_the_report_of_its_training_and_no_old_result(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "outputs.json").write_text("{}")
+    ended = run(tmp_path, *SMALL, "-p", "learning_rate=1e30", "-p", "report_every_steps=1")
+    assert ended.returncode == 1, ended.stderr
+    assert "diverged" in ended.stderr.splitlines()[-1] or "not finite" in ended.stderr
+    assert read(tmp_path / "result.json")["reason"] == "diverged"
+    assert "diverged" in (tmp_path / "report.html").read_text()
+    assert not (tmp_path / "outputs.json").exists()
+
+
+def test_an_unknown_pipeline_is_refused_before_its_folder_is_made(tmp_path: Path) -> None:
+    command = [*CLI, "pipeline", "minst", "--output", str(tmp_path / "out")]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert ended.returncode == 2
+    assert ended.stderr == "Pipeline 'minst' is not one of ours; give one of mnist.\n"
+    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize(
@@ -106,6 +124,7 @@ def test_the_gate_keeps_a_poor_model_back(done: Path, tmp_path: Path) -> None:
         (("-a", "min_acuracy=0.9"), ("min_acuracy", "min_accuracy")),
         (("-p", "epoch=1", "-a", "source=bundled"), ("epoch", "epochs")),
         (("-p", "epochs=0", "-a", "source=bundled"), ("epochs", "at least 1")),
+        (("-a", "source=bundled", "-a", "source=npm"), ("source", "given twice")),
         (("-a", "source=moon"), ("moon", "bundled")),
         (("-a", "source=folder", "-a", "folder=/no/such"), ("/no/such",)),
     ],
@@ -115,7 +134,7 @@ def test_bad_input_ends_with_one_sentence(
 ) -> None:
     ended = run(tmp_path, *arguments)
     last = ended.stderr.splitlines()[-1]
-    assert ended.returncode in (1, 2), ended.stderr
+    assert ended.returncode == 2, ended.stderr
     assert all(part in last for part in parts), ended.stderr
     assert "Traceback" not in ended.stderr
 

@@ -1,6 +1,6 @@
 """The protocol between `launch` and a place where jobs run."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
@@ -26,16 +26,26 @@ class LogLine(NamedTuple):
     text: str
 
 
+def never() -> bool:
+    """Returns False: what nobody can cancel is never cancelled."""
+    return False
+
+
 class Backend(Protocol):
     """What every place can do. `tests/contract` holds all backends to the sentences below."""
 
     name: str
 
-    def validate(self, spec: TrainSpec) -> list[str]:
+    def validate(self, spec: TrainSpec, cancelled: Callable[[], bool] = never) -> list[str]:
         """Returns warnings, one a line, about what this backend will ignore or change.
+
+        Args:
+            spec: What is to be trained.
+            cancelled: Asked again and again by what takes long.
 
         Raises:
             SpecError: The job cannot work here. Nothing was started.
+            JobCancelled: `cancelled` said so.
         """
         ...
 

@@ -1,32 +1,34 @@
 """Jobs as real processes on this machine, with the same environment that a cluster gives them."""
 
+import math
 import os
 import re
 import shutil
 import socket
-import subprocess
 import sys
+import tempfile
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from kfp_jax import storage
-from kfp_jax.backends.base import JobRef, LogLine
-from kfp_jax.backends.lines import Tail
-from kfp_jax.backends.processes import ProcessGroup, suspended
+from kfp_jax.backends.base import JobRef, LogLine, never
+from kfp_jax.backends.local_process import LOOPBACK, argv, cores_of, defaults, node_env
 from kfp_jax.clock import Clock, SystemClock
-from kfp_jax.errors import Conflict, NotFound, SpecError
+from kfp_jax.errors import Conflict, JobCancelled, NotFound, OutputError, SpecError
+from kfp_jax.lines import Tail
+from kfp_jax.processes import ProcessGroup, suspended
 from kfp_jax.spec import RESERVED_ENV, TrainSpec, parameters_json
 from kfp_jax.status import (
     EXIT_BAD_INPUT,
+    Action,
     JobStatus,
     Phase,
     ProcessStatus,
-    Step,
-    next_step,
+    next_action,
     reduce_processes,
 )
 
@@ -34,7 +36,7 @@ GRACE_SECONDS = 10.0  # to save and leave after SIGTERM
 _POLL_SECONDS = 0.01
 _HEARTBEAT_SECONDS = 0.25
 _LOG_POLL_SECONDS = 0.03
-_LOOPBACK = "127.0.0.1"
+_BAR_SECONDS = 10.0  # how often the state of an unfinished line is handed on
 _ACCELERATOR_VARIABLES = ("TPU_WORKER_ID", "TPU_NAME", "CUDA_VISIBLE_DEVICES")
 
 
@@ -55,7 +57,7 @@ class LocalBackend:
         self._grace = grace
         self._jobs: dict[str, _LocalJob] = {}
 
-    def validate(self, spec: TrainSpec) -> list[str]:
+    def validate(self, spec: TrainSpec, cancelled: Callable[[], bool] = never) -> list[str]:
         """Refuses what cannot work here, and names what will be different from a cluster."""
         cores = len(os.sched_getaffinity(0))
         most = max(8, 4 * cores)
@@ -71,7 +73,7 @@ class LocalBackend:
         if spec.command and shutil.which(spec.command[0], path=self._path(spec)) is None:
             raise SpecError(f"command {spec.command[0]!r} is not on this machine; check its name.")
         if spec.program:
-            self._check_program(spec)
+            self._check_program(spec, cancelled)
         found = [name for name in _ACCELERATOR_VARIABLES if name in self._environ]
         if found and spec.num_nodes > 1 and "JAX_PLATFORMS" not in {**self._environ, **spec.env}:
             return [
@@ -87,9 +89,9 @@ class LocalBackend:
                 "kind": "Process",
                 "job": ref.name,
                 "process": process,
-                "argv": _argv(spec),
-                "env": _node_env(spec, ref.name, process, port=0, attempt=1),
-                "cores": sorted(_cores(process, spec.num_nodes) or ()),
+                "argv": argv(spec),
+                "env": node_env(spec, ref.name, process, port=0, attempt=1),
+                "cores": sorted(cores_of(process, spec.num_nodes) or ()),
             }
             for process in range(spec.num_nodes)
         ]
@@ -128,26 +130,38 @@ class LocalBackend:
         return self._logs(self._job(ref))
 
     def _logs(self, job: "_LocalJob") -> Iterator[LogLine]:
+        attempt = 0
+        while files := job.log_files(attempt):
+            yield from self._attempt_logs(job, attempt, files)
+            attempt += 1
+
+    def _attempt_logs(
+        self, job: "_LocalJob", attempt: int, files: Sequence["LogFile"]
+    ) -> Iterator[LogLine]:
         with ExitStack() as open_files:
-            tails: dict[LogFile, Tail] = {}
+            tails = [(file, open_files.enter_context(Tail(file.path))) for file in files]
+            heard = dict.fromkeys(files, self._clock.now())
             while True:
-                ended = job.advance().phase.finished
-                read = 0
-                for source in job.log_files():
-                    if source not in tails:
-                        tails[source] = open_files.enter_context(Tail(source.path))
-                    lines = tails[source].read()
-                    if lines is not None:
-                        read += 1
-                        for text in lines:
-                            yield LogLine(source.process, source.attempt, text)
-                if ended and not read:
+                over = job.is_over(attempt)  # asked before reading: nothing is written after it
+                idle = True
+                for file, tail in tails:
+                    texts = tail.read()
+                    if texts is None:
+                        continue
+                    idle, now = False, self._clock.now()
+                    if not texts and now - heard[file] >= _BAR_SECONDS:
+                        texts = tail.unfinished()  # a progress bar shows life too
+                    if texts:
+                        heard[file] = now
+                    for text in texts:
+                        yield LogLine(file.process, file.attempt, text)
+                if idle and over:
                     break
-                if not read:
+                if idle:
                     job.ended.wait(_LOG_POLL_SECONDS)
-            for source, tail in tails.items():
+            for file, tail in tails:
                 for text in tail.end():
-                    yield LogLine(source.process, source.attempt, text)
+                    yield LogLine(file.process, file.attempt, text)
 
     def cancel(self, ref: JobRef) -> None:
         """Sends SIGTERM; after the grace, or on a second call, SIGKILL."""
@@ -174,25 +188,32 @@ class LocalBackend:
     def _path(self, spec: TrainSpec) -> str | None:
         return {**self._environ, **spec.env}.get("PATH")
 
-    def _check_program(self, spec: TrainSpec) -> None:
+    def _check_program(self, spec: TrainSpec, cancelled: Callable[[], bool]) -> None:
         """Has the interpreter that will train look at the program and its parameters."""
         environ = {**self._environ, **spec.env}
         environ["KFP_JAX_PARAMETERS"] = parameters_json(spec.parameters)
-        check = subprocess.run(
-            [sys.executable, "-m", "kfp_jax_runtime.check", spec.program],
-            env=environ,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        command = [sys.executable, "-m", "kfp_jax_runtime.check", spec.program]
+        began = self._clock.now()
+        with tempfile.TemporaryDirectory() as folder, ProcessGroup() as group:
+            said = Path(folder, "said")
+            check = group.start(command, env=environ, output=said)
+            while check.poll() is None:
+                if cancelled():
+                    raise JobCancelled("The job was cancelled before it was started.")
+                if 0 < spec.limits.start <= self._clock.now() - began:
+                    raise SpecError(
+                        f"Program {spec.program} was not loaded within {spec.limits.start:g} s;"
+                        " move what takes so long from its import into its function."
+                    )
+                self._clock.sleep(_POLL_SECONDS)
+            lines = said.read_text(encoding="utf-8", errors="replace").strip().splitlines()
         if check.returncode == 0:
             return
-        lines = check.stderr.strip().splitlines() or [f"exit code {check.returncode}"]
+        last = lines[-1] if lines else f"exit code {check.returncode}"
         if check.returncode == EXIT_BAD_INPUT:
-            raise SpecError(lines[-1])
+            raise SpecError(f"{last[:1].upper()}{last[1:]}.")
         raise SpecError(
-            f"program {spec.program} cannot be loaded: {lines[-1]}; run"
+            f"Program {spec.program} cannot be loaded: {last}; run"
             f" `python -c 'import {spec.program.partition(':')[0]}'` to see why."
         )
 
@@ -220,7 +241,7 @@ class _LocalJob:
         self._grace = grace
         self._lock = threading.RLock()
         self._logs = storage.local_path(spec.output_uri, "output_uri") / "logs"
-        self._log_files: list[LogFile] = []
+        self._log_files: list[list[LogFile]] = []
         self._first_attempt = _next_attempt(self._logs)
         self._restarts = 0
         self._cancelled_at: float | None = None
@@ -234,7 +255,7 @@ class _LocalJob:
             if self.ended.is_set():
                 return self.status
             processes = self._attempt.poll(self._clock.now())
-            step = next_step(
+            action = next_action(
                 processes,
                 restarts_left=self.spec.max_restarts - self._restarts,
                 cancelled_for=self._since(self._cancelled_at),
@@ -245,23 +266,29 @@ class _LocalJob:
                 processes,
                 restarts=self._restarts,
                 cancelled=self._cancelled_at is not None,
-                step=step,
+                action=action,
             )
-            match step:
-                case Step.KILL:
+            match action:
+                case Action.KILL:
                     self._attempt.close()
-                case Step.RESTART:
+                case Action.RESTART:
                     self._attempt.close()
                     self._restarts += 1
                     self._attempt = self._start()
-                case Step.FINISH:
+                case Action.FINISH:
                     self.close()
             return self.status
 
-    def log_files(self) -> tuple[LogFile, ...]:
-        """Returns the log files so far, oldest attempt first."""
+    def log_files(self, attempt: int) -> Sequence[LogFile]:
+        """Returns the log files of an attempt of this launch, from 0, or () where it has none."""
         with self._lock:
-            return tuple(self._log_files)
+            return self._log_files[attempt] if attempt < len(self._log_files) else ()
+
+    def is_over(self, attempt: int) -> bool:
+        """Returns whether nothing of an attempt runs any more."""
+        with self._lock:
+            self.advance()
+            return self.ended.is_set() or self._restarts > attempt
 
     def cancel(self) -> None:
         """Asks the processes to stop; the second time, kills them."""
@@ -292,7 +319,7 @@ class _LocalJob:
             for process in range(self.spec.num_nodes)
         ]
         attempt = _Attempt(self.spec, self.name, self._environ, files)
-        self._log_files += files
+        self._log_files.append(files)
         return attempt
 
 
@@ -305,19 +332,21 @@ class _Attempt:
         self.failed_at: float | None = None
         self._failed: dict[int, float] = {}
         self._closed = False
-        files[0].path.parent.mkdir(parents=True, exist_ok=True)
+        self._suspended: frozenset[int] = frozenset()
+        self._looked = -math.inf
+        _make(files[0].path.parent)
         self._port = _hold_port()
         self.group = ProcessGroup()
         base = {key: value for key, value in environ.items() if key not in RESERVED_ENV}
         try:
             self._members = [
                 self.group.start(
-                    _argv(spec),
+                    argv(spec),
                     env=base
-                    | _defaults(base, spec.num_nodes)
-                    | _node_env(spec, job, file.process, self._port.getsockname()[1], file.attempt),
+                    | defaults(base, spec.num_nodes)
+                    | node_env(spec, job, file.process, self._port.getsockname()[1], file.attempt),
                     output=file.path,
-                    cores=_cores(file.process, spec.num_nodes),
+                    cores=cores_of(file.process, spec.num_nodes),
                 )
                 for file in files
             ]
@@ -332,13 +361,18 @@ class _Attempt:
                 if member.poll() not in (None, 0):
                     self._failed.setdefault(process, now)
             self.failed_at = min(self._failed.values(), default=None)
+        if now - self._looked >= _HEARTBEAT_SECONDS:  # a file read for each process
+            self._looked = now
+            self._suspended = frozenset(
+                process for process, member in enumerate(self._members) if suspended(member.pid)
+            )
         return [
             ProcessStatus(
                 process=process,
                 alive=member.returncode is None,
                 exit_code=member.returncode,
                 failed_at=self._failed.get(process),
-                suspended=member.returncode is None and suspended(member.pid),
+                suspended=member.returncode is None and process in self._suspended,
             )
             for process, member in enumerate(self._members)
         ]
@@ -350,62 +384,6 @@ class _Attempt:
         self._port.close()
 
 
-def _argv(spec: TrainSpec) -> list[str]:
-    if spec.command:
-        return list(spec.command)
-    return [sys.executable, "-m", "kfp_jax_runtime.bootstrap", spec.program]
-
-
-def _node_env(spec: TrainSpec, job: str, process: int, port: int, attempt: int) -> dict[str, str]:
-    address = f"{_LOOPBACK}:{port}"
-    dataset = spec.dataset_uri and str(storage.local_path(spec.dataset_uri, "dataset_uri"))
-    return {
-        **spec.env,
-        "JAX_COORDINATOR_ADDRESS": address,
-        # JAX would bind all interfaces.
-        "JAX_COORDINATOR_BIND_ADDRESS": address,
-        "JAX_NUM_PROCESSES": str(spec.num_nodes),
-        "JAX_PROCESS_ID": str(process),
-        # The names that JAXJob v1 gave: its scripts run unchanged.
-        "COORDINATOR_ADDRESS": _LOOPBACK,
-        "COORDINATOR_PORT": str(port),
-        "NUM_PROCESSES": str(spec.num_nodes),
-        "PROCESS_ID": str(process),
-        "KFP_JAX_PARAMETERS": parameters_json(spec.parameters),
-        "KFP_JAX_OUTPUT_URI": str(storage.local_path(spec.output_uri, "output_uri")),
-        "KFP_JAX_CHECKPOINT_URI": str(storage.local_path(spec.checkpoints, "checkpoint_uri")),
-        "KFP_JAX_DATASET_URI": dataset,
-        "KFP_JAX_JOB": job,
-        "KFP_JAX_ATTEMPT": str(attempt),
-    }
-
-
-def _defaults(environ: Mapping[str, str], num_nodes: int) -> dict[str, str]:
-    """Returns what a local process gets unless the caller's environment says otherwise."""
-    defaults = {"PYTHONUNBUFFERED": "1"}
-    if num_nodes > 1:
-        # Several processes cannot share one machine's accelerator.
-        defaults["JAX_PLATFORMS"] = "cpu"
-    if any(name.lower().endswith("_proxy") for name in environ):
-        # gRPC would ask the proxy for the coordinator, and never get an answer.
-        defaults["no_grpc_proxy"] = _LOOPBACK
-    return {key: value for key, value in defaults.items() if key not in environ}
-
-
-def _cores(process: int, num_nodes: int) -> frozenset[int] | None:
-    """Returns the cores of one process: an equal share, or one in turn when there are too few.
-
-    Without this, the thread pools of the processes fight for the same cores: 2 to 3 times slower
-    steps on 2 cores. A single process keeps all.
-    """
-    if num_nodes == 1:
-        return None
-    cores = sorted(os.sched_getaffinity(0))
-    share = max(1, len(cores) // num_nodes)
-    first = process * share % len(cores)
-    return frozenset(cores[first : first + share])
-
-
 def _hold_port() -> socket.socket:
     """Returns a socket that holds a free port for the coordinator.
 
@@ -414,7 +392,7 @@ def _hold_port() -> socket.socket:
     """
     holder = socket.socket()
     holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-    holder.bind((_LOOPBACK, 0))
+    holder.bind((LOOPBACK, 0))
     return holder
 
 
@@ -426,3 +404,12 @@ def _next_attempt(logs: Path) -> int:
         if (match := re.fullmatch(r"attempt-(\d+)", entry.name))
     ]
     return max(used, default=0) + 1
+
+
+def _make(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise OutputError(
+            f"{folder} cannot be made: {error.strerror}; choose another output folder."
+        ) from error

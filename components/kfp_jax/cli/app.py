@@ -19,7 +19,8 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
-    epilog="Exit codes: 0 done, 1 the job failed, 2 bad input, 73 in use, 74 output trouble, "
+    epilog="Exit codes: 0 done, 1 the job failed, 2 bad input, 71 the job vanished, 73 in use, "
+    "74 output trouble, "
     "124 a limit ran out, 130 cancelled.",
     context_settings={"help_option_names": ["-h", "--help"]},
 )

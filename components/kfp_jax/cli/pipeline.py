@@ -5,25 +5,27 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable, Iterable
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from kfp_jax import job_folder, storage
-from kfp_jax.backends.lines import Tail
-from kfp_jax.backends.processes import ProcessGroup
+from kfp_jax import storage
+from kfp_jax.cancellation import Cancellation, cancel_on_signals
 from kfp_jax.cli import options
 from kfp_jax.cli.progress import Screen, print_summary, shown
 from kfp_jax.clock import SystemClock
 from kfp_jax.errors import JobCancelled, JobFailed, KfpJaxError, SpecError
-from kfp_jax.launch import Cancellation, cancel_on_signals
-from kfp_jax.sinks import Sink, TaskError, replay
+from kfp_jax.lines import Tail
+from kfp_jax.processes import ProcessGroup
+from kfp_jax.sinks import EVENTS_VARIABLE, Sink, TaskError, replay
 
 _POLL_SECONDS = 0.05
 _LOG = "pipeline.log"
-_EXIT_BAD_INPUT = 2
+_OUTPUTS = "outputs.json"
 
 
 def pipeline(
@@ -45,16 +47,24 @@ def pipeline(
     kfp-jax pipeline mnist --nodes 4 -p epochs=2 -p learning_rate=0.002 -a min_accuracy=0.99
     """
     require_kfp()
+    _check_name(name)
     arguments: dict[str, Any] = options.read_assignments(argument, "-a")
     arguments["num_nodes"] = nodes
     arguments["parameters"] = options.read_assignments(parameter, "-p")
     with storage.output_folder(str(output)) as folder:
-        outputs = _run(name, folder, arguments)
-        result = _collect(outputs, folder)
+        _forget_results(folder)
+        tasks = folder / "tasks"
+        before = set(tasks.glob("*"))
+        try:
+            outputs = _run(name, folder, arguments)
+        finally:  # a failed training has a report, too
+            runs = set(tasks.glob("*")) - before
+            _copy_results(runs, folder)
+        result = storage.read_json(folder / storage.RESULT)
     if as_json:
-        sys.stdout.write((folder / job_folder.RESULT).read_text(encoding="utf-8"))
+        sys.stdout.write((folder / storage.RESULT).read_text(encoding="utf-8"))
         return
-    promoted = any((folder / "tasks").glob("*/promote"))
+    promoted = any((run / "promote").is_dir() for run in runs)
     print_summary(
         f"Pipeline {name} succeeded",
         {
@@ -63,7 +73,7 @@ def pipeline(
             "processes": str(result["num_processes"]),
             "training": f"{result['seconds']['training']:.1f} s",
             "model": outputs["model"],
-            "report": str(folder / job_folder.REPORT),
+            "report": str(folder / storage.REPORT),
         },
         good=promoted,
     )
@@ -73,6 +83,15 @@ def require_kfp() -> None:
     """Raises SpecError unless kfp is installed."""
     if find_spec("kfp") is None or find_spec("kfp_jax_pipelines") is None:
         raise SpecError("Pipelines need kfp; install it with: pip install 'kfp-jax[kfp,jax]'.")
+
+
+def _check_name(name: str) -> None:
+    # By name, because nothing here may depend on the pipelines.
+    names = import_module("kfp_jax_pipelines").NAMES
+    if name not in names:
+        raise SpecError(
+            f"Pipeline {name!r:.80} is not one of ours; give one of {', '.join(names)}."
+        )
 
 
 def _run(name: str, folder: Path, arguments: dict[str, Any]) -> dict[str, Any]:
@@ -86,18 +105,25 @@ def _run(name: str, folder: Path, arguments: dict[str, Any]) -> dict[str, Any]:
     (folder / _LOG).write_bytes(b"")
     command = [sys.executable, "-m", "kfp_jax_pipelines", "run", name, "--folder", str(folder)]
     command += ["--arguments", json.dumps(arguments)]
-    environ = os.environ | {"KFP_JAX_EVENTS": str(events), "PYTHONUNBUFFERED": "1"}
+    environ = os.environ | {EVENTS_VARIABLE: str(events), "PYTHONUNBUFFERED": "1"}
     with cancel_on_signals() as cancellation, ProcessGroup() as group, Screen() as screen:
         process = group.start(command, env=environ, output=folder / _LOG)
-        cancellation.bind(group.terminate)
-        with Tail(events) as tail:
-            failure = _follow(process, tail, screen)
-        cancellation.bind(None)
+        with Tail(events) as tail, cancellation.carried_out_by(group.terminate):
+
+            def show(task: str) -> Sink:
+                # A signal between two tasks found none to end.
+                if cancellation.requested:
+                    group.terminate()
+                return screen.task(task, label=True)
+
+            failure = _follow(process, tail, show)
     _raise_failure(process.returncode, failure, cancellation, folder / _LOG)
-    return storage.read_json(folder / "outputs.json")
+    return storage.read_json(folder / _OUTPUTS)
 
 
-def _follow(process: "subprocess.Popen[bytes]", events: Tail, screen: Screen) -> TaskError | None:
+def _follow(
+    process: "subprocess.Popen[bytes]", events: Tail, show: Callable[[str], Sink]
+) -> TaskError | None:
     """Shows events until the process has ended; returns the first error among them."""
     clock = SystemClock()
     sinks: dict[str, Sink] = {}
@@ -105,14 +131,15 @@ def _follow(process: "subprocess.Popen[bytes]", events: Tail, screen: Screen) ->
 
     def sink(task: str) -> Sink:
         if task not in sinks:
-            sinks[task] = screen.task(task, label=True)
+            sinks[task] = show(task)
         return sinks[task]
 
     while True:
         ended = process.poll() is not None
         lines = events.read()
         for line in lines or ():
-            failure = failure or replay(line, sink)
+            error = replay(line, sink)
+            failure = failure or error
         if lines is None:
             if ended:
                 return failure
@@ -130,13 +157,20 @@ def _raise_failure(
         raise error
     if returncode:
         last = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()[-1:]
-        kind = SpecError if returncode == _EXIT_BAD_INPUT else JobFailed
+        kind = SpecError if returncode == SpecError.exit_code else JobFailed
         raise kind(last[0] if last else f"The pipeline failed; its log is {log}.")
 
 
-def _collect(outputs: dict[str, Any], folder: Path) -> dict[str, Any]:
+def _forget_results(folder: Path) -> None:
+    """Removes what an earlier pipeline left that would be taken for this one's."""
+    storage.forget_results(folder)
+    for name in (_OUTPUTS, storage.HISTORY):
+        (folder / name).unlink(missing_ok=True)
+
+
+def _copy_results(runs: Iterable[Path], folder: Path) -> None:
     """Copies the training job's result, history and report to the top folder."""
-    job = Path(outputs["model"]).parent
-    for file in (job_folder.RESULT, job_folder.HISTORY, job_folder.REPORT):
-        shutil.copyfile(job / file, folder / file)
-    return storage.read_json(folder / job_folder.RESULT)
+    for run in runs:
+        for name in (storage.RESULT, storage.HISTORY, storage.REPORT):
+            if (run / "train" / name).is_file():
+                shutil.copyfile(run / "train" / name, folder / name)

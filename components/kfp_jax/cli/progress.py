@@ -9,7 +9,6 @@ from rich.table import Table
 from rich.text import Text
 
 from kfp_jax.backends.base import LogLine
-from kfp_jax.job_folder import REPORT
 from kfp_jax.reports import Kind, Report
 from kfp_jax.sinks import (
     PlainSink,
@@ -21,6 +20,7 @@ from kfp_jax.sinks import (
     show_values,
 )
 from kfp_jax.status import JobStatus, Outcome, Phase
+from kfp_jax.storage import REPORT
 
 # Printed by JAX on CPU in every good run, and no news to anybody.
 _NOISE = ("[Gloo] Rank ",)

@@ -2,12 +2,10 @@
 
 import json
 import sys
-from pathlib import Path
 
-from kfp_jax.backends.base import JobRef
 from kfp_jax.backends.choice import choose_backend
 from kfp_jax.cli import options
-from kfp_jax.names import job_name
+from kfp_jax.launch import job_ref
 from kfp_jax.spec import TrainSpec
 
 
@@ -22,5 +20,4 @@ def render(
     Example: kfp-jax render --program kfp_jax_runtime.mnist --nodes 2 -p epochs=1
     """
     place = choose_backend(backend)
-    ref = JobRef(place.name, job_name(spec.name, str(Path(spec.output_uri).absolute()), 1))
-    sys.stdout.write(json.dumps(place.render(spec, ref), indent=2) + "\n")
+    sys.stdout.write(json.dumps(place.render(spec, job_ref(spec, place)), indent=2) + "\n")

@@ -3,11 +3,12 @@
 import sys
 from pathlib import Path
 
-from kfp_jax import job_folder
+from kfp_jax import job_folder, storage
 from kfp_jax.backends.choice import choose_backend
+from kfp_jax.cancellation import cancel_on_signals
 from kfp_jax.cli import options
 from kfp_jax.cli.progress import Screen, outcome_rows, print_summary
-from kfp_jax.launch import cancel_on_signals, launch
+from kfp_jax.launch import launch
 from kfp_jax.spec import TrainSpec
 
 
@@ -27,14 +28,16 @@ def run(
     """
     place = choose_backend(backend)
     with cancel_on_signals() as cancellation, Screen() as screen:
-        outcome = launch(spec, place, sink=screen.task(spec.name), cancellation=cancellation)
+        sink = screen.task(spec.name)
+        outcome = launch(spec, place, sink=sink, cancellation=cancellation)
+        error = outcome.error()
         folder = Path(outcome.output_uri)
-        job_folder.write_report(folder)
+        with job_folder.a_failed_job_matters_more(error, sink):
+            job_folder.write_report(folder)
     if as_json:
-        sys.stdout.write((folder / job_folder.RESULT).read_text(encoding="utf-8"))
+        sys.stdout.write((folder / storage.RESULT).read_text(encoding="utf-8"))
     else:
         title = f"Job {outcome.job} {outcome.phase.value.lower()}"
-        print_summary(title, outcome_rows(outcome), good=outcome.error() is None)
-    error = outcome.error()
+        print_summary(title, outcome_rows(outcome), good=error is None)
     if error:
         raise error

@@ -27,7 +27,8 @@ def error(message: str, step: int | None = None, reason: str = "exception") -> R
     [
         (failed(1, 1), error("ValueError: bad shape", 7), (), "exception",
          ("process 1", "ValueError: bad shape", "at step 7")),
-        (failed(1, 3), error("SystemExit: 3", reason="exit"), (), "exception", ("process 1",)),
+        (failed(1, 3), error("the program called sys.exit(3)", reason="exit"), (), "exit",
+         ("process 1 ended: the program called sys.exit(3); its last lines are in its log",)),
         (failed(1, 3), None, ("line",), "exit", ("process 1", "code 3")),
         (failed(1, -signal.SIGKILL), None, (), "killed", ("process 1", "SIGKILL", "memory")),
         (failed(1, 137), None, (), "killed", ("SIGKILL",)),
@@ -35,6 +36,8 @@ def error(message: str, step: int | None = None, reason: str = "exception") -> R
         (failed(1, EXIT_DIVERGED), error("loss is nan", 12), (), "diverged",
          ("loss is nan",)),
         (failed(1, EXIT_STOPPED), error("stopped", 9), (), "preempted", ("at step 9", "again")),
+        (failed(1, EXIT_STOPPED), error("stopped before it asked", reason="stopped"), (),
+         "preempted", ("left at once", "last checkpoint, if it has one")),
         (failed(1, EXIT_BAD_INPUT), error("Unknown parameter 'x'; valid are y"), (), "bad-input",
          ("Unknown parameter 'x'",)),
         (failed(1, 1), error("OSError: [Errno 28] No space left on device"), (), "disk-full",

@@ -7,9 +7,12 @@ import pytest
 from fakes.clock import ManualClock
 from fakes.scripted_backend import Event, ScriptedBackend
 from kfp_jax.backends.base import LogLine
-from kfp_jax.errors import Conflict, SpecError
-from kfp_jax.launch import Cancellation, Stages, launch, overdue
+from kfp_jax.cancellation import Cancellation
+from kfp_jax.errors import Conflict, JobCancelled, SpecError
+from kfp_jax.launch import launch
+from kfp_jax.sinks import NullSink
 from kfp_jax.spec import Limits, TrainSpec
+from kfp_jax.stages import Stages, overdue
 from kfp_jax.status import JobStatus, Outcome, Overdue, Phase, ProcessStatus
 
 RUNNING = JobStatus(Phase.RUNNING, processes=(ProcessStatus(0), ProcessStatus(1)))
@@ -164,7 +167,15 @@ def test_time_in_a_queue_counts_against_no_other_limit(launcher: Launcher) -> No
 def test_a_restart_is_counted_and_forgets_the_old_attempt(launcher: Launcher) -> None:
     again = JobStatus(Phase.RUNNING, restarts=1, processes=RUNNING.processes)
     outcome = launcher.run(
-        Event(1, RUNNING, (*JOINED, say("error", 0, reason="exception", message="old"))),
+        Event(
+            1,
+            RUNNING,
+            (
+                *JOINED,
+                say("metrics", step=9, values={"old": 1.0}),
+                say("error", 0, reason="exception", message="old"),
+            ),
+        ),
         Event(1, JobStatus(Phase.RESTARTING, restarts=1)),
         Event(1, again, (say("joined", 0, 2), say("joined", 1, 2))),
         Event(1, JobStatus(Phase.SUCCEEDED, restarts=1)),
@@ -172,16 +183,67 @@ def test_a_restart_is_counted_and_forgets_the_old_attempt(launcher: Launcher) ->
     )
     assert outcome.phase is Phase.SUCCEEDED
     assert outcome.attempts == 2
+    assert outcome.metrics == {}
 
 
-def test_cancelling_before_the_submit_still_cancels(launcher: Launcher) -> None:
+def test_a_restart_that_fails_at_once_does_not_name_the_old_step(launcher: Launcher) -> None:
+    processes = (ProcessStatus(0, alive=False, exit_code=-9, failed_at=1.0), ProcessStatus(1))
+    outcome = launcher.run(
+        Event(1, RUNNING, (*JOINED, say("metrics", step=400, values={"loss": 1.0}))),
+        Event(1, JobStatus(Phase.RESTARTING, restarts=1), (LogLine(0, 2, "again"),)),
+        Event(1, JobStatus(Phase.FAILED, restarts=1, processes=processes)),
+        max_restarts=1,
+    )
+    assert outcome.reason == "killed"
+    assert "400" not in outcome.message
+
+
+def test_a_silent_command_is_not_said_to_have_never_joined(launcher: Launcher) -> None:
+    outcome = launcher.run(
+        *[Event(1, RUNNING)] * 50, program="", command=("sleep", "60"), limits=Limits(stall=30.0)
+    )
+    assert outcome.reason == "stalled"
+    assert "joined" not in outcome.message
+    assert outcome.failed_process is None
+
+
+def test_cancelled_before_the_submit_it_is_not_started(launcher: Launcher) -> None:
     cancellation = Cancellation()
     cancellation.request()
     backend = ScriptedBackend(launcher.clock, [Event(1, RUNNING, JOINED)] * 3)
     spec = TrainSpec(name="t", program="p", output_uri=str(launcher.folder))
-    outcome = launch(spec, backend, clock=launcher.clock, cancellation=cancellation)
-    assert outcome.phase is Phase.CANCELLED
-    assert backend.calls == ["validate", "submit", "cancel", "delete"]
+    with pytest.raises(JobCancelled, match="before it was started"):
+        launch(spec, backend, clock=launcher.clock, cancellation=cancellation)
+    assert backend.calls == ["validate"]
+
+
+def test_an_earlier_result_does_not_outlive_a_failed_launch(launcher: Launcher) -> None:
+    launcher.run(Event(1, DONE))
+    for name in ("report.html", "evaluation.json"):
+        (launcher.folder / name).write_text("of the first")
+    with pytest.raises(RuntimeError, match="network"):
+        launch(
+            TrainSpec(name="t", program="p", output_uri=str(launcher.folder)),
+            BrokenWatch(launcher.clock, []),
+            clock=launcher.clock,
+        )
+    left = {path.name for path in launcher.folder.iterdir() if not path.name.startswith(".")}
+    assert left == {"history.jsonl"}
+
+
+class BrokenSink(NullSink):
+    def log(self, line: LogLine) -> None:
+        raise BrokenPipeError("nobody reads")
+
+
+def test_a_sink_that_breaks_ends_the_job_with_its_own_error(launcher: Launcher) -> None:
+    backend = ScriptedBackend(
+        launcher.clock, [Event(1, RUNNING, (*JOINED, LogLine(0, 1, "text"))), Event(1, RUNNING)]
+    )
+    spec = TrainSpec(name="t", program="p", output_uri=str(launcher.folder))
+    with pytest.raises(BrokenPipeError, match="nobody reads"):
+        launch(spec, backend, sink=BrokenSink(), clock=launcher.clock)
+    assert backend.calls[-1] == "delete"
 
 
 class BrokenWatch(ScriptedBackend):
@@ -198,7 +260,7 @@ def test_an_error_while_following_leaves_no_job(launcher: Launcher) -> None:
 
 
 class Refusing(ScriptedBackend):
-    def validate(self, spec: TrainSpec) -> list[str]:
+    def validate(self, spec: TrainSpec, cancelled: object = None) -> list[str]:
         raise SpecError("no")
 
 

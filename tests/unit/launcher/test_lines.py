@@ -2,7 +2,7 @@ from pathlib import Path
 
 from hypothesis import given
 from hypothesis import strategies as st
-from kfp_jax.backends.lines import MAX_LINE_BYTES, LineSplitter, Tail
+from kfp_jax.lines import MAX_LINE_BYTES, LineSplitter, Tail
 
 
 def split(*chunks: bytes) -> list[str]:

@@ -6,13 +6,13 @@ from kfp_jax.status import (
     EXIT_BAD_INPUT,
     EXIT_DIVERGED,
     EXIT_STOPPED,
+    Action,
     JobStatus,
     Outcome,
     Overdue,
     Phase,
     ProcessStatus,
-    Step,
-    next_step,
+    next_action,
     reduce_processes,
 )
 
@@ -27,56 +27,66 @@ def ended(code: int, process: int = 0, *, by_us: bool = False) -> ProcessStatus:
 
 
 @pytest.mark.parametrize(
-    ("processes", "restarts_left", "cancelled_for", "failed_for", "step"),
+    ("processes", "restarts_left", "cancelled_for", "failed_for", "action"),
     [
-        pytest.param([alive(), alive(1)], 0, None, None, Step.WAIT, id="running"),
-        pytest.param([ended(0), alive(1)], 0, None, None, Step.WAIT, id="one is done"),
-        pytest.param([ended(0), ended(0, 1)], 3, None, None, Step.FINISH, id="all are done"),
-        pytest.param([ended(1), alive(1)], 3, None, 0.0, Step.KILL, id="one failed"),
-        pytest.param([ended(1), ended(-9, 1, by_us=True)], 0, None, 0.1, Step.FINISH, id="failed"),
-        pytest.param([ended(1), ended(-9, 1, by_us=True)], 1, None, 0.1, Step.RESTART, id="again"),
-        pytest.param([ended(EXIT_STOPPED), alive(1)], 0, None, 1.0, Step.WAIT, id="others save"),
-        pytest.param([ended(EXIT_STOPPED), alive(1)], 0, None, 5.0, Step.KILL, id="saves too long"),
-        pytest.param([ended(EXIT_STOPPED)], 1, None, 1.0, Step.RESTART, id="preempted"),
-        pytest.param([ended(EXIT_BAD_INPUT)], 5, None, 0.0, Step.FINISH, id="bad input stays bad"),
+        pytest.param([alive(), alive(1)], 0, None, None, Action.WAIT, id="running"),
+        pytest.param([ended(0), alive(1)], 0, None, None, Action.WAIT, id="one is done"),
+        pytest.param([ended(0), ended(0, 1)], 3, None, None, Action.FINISH, id="all are done"),
+        pytest.param([ended(1), alive(1)], 3, None, 0.0, Action.KILL, id="one failed"),
         pytest.param(
-            [ended(EXIT_DIVERGED)], 5, None, 0.0, Step.FINISH, id="it would diverge again"
+            [ended(1), ended(-9, 1, by_us=True)], 0, None, 0.1, Action.FINISH, id="failed"
         ),
-        pytest.param([alive()], 5, 1.0, None, Step.WAIT, id="cancelled, saving"),
-        pytest.param([alive()], 5, 5.0, None, Step.KILL, id="cancelled, too slow"),
-        pytest.param([ended(EXIT_STOPPED)], 5, 1.0, 0.5, Step.FINISH, id="cancelled and gone"),
+        pytest.param(
+            [ended(1), ended(-9, 1, by_us=True)], 1, None, 0.1, Action.RESTART, id="again"
+        ),
+        pytest.param([ended(EXIT_STOPPED), alive(1)], 0, None, 1.0, Action.WAIT, id="others save"),
+        pytest.param(
+            [ended(EXIT_STOPPED), alive(1)], 0, None, 5.0, Action.KILL, id="saves too long"
+        ),
+        pytest.param([ended(EXIT_STOPPED)], 1, None, 1.0, Action.RESTART, id="preempted"),
+        pytest.param(
+            [ended(EXIT_BAD_INPUT)], 5, None, 0.0, Action.FINISH, id="bad input stays bad"
+        ),
+        pytest.param(
+            [ended(EXIT_DIVERGED)], 5, None, 0.0, Action.FINISH, id="it would diverge again"
+        ),
+        pytest.param([alive()], 5, 1.0, None, Action.WAIT, id="cancelled, saving"),
+        pytest.param([alive()], 5, 5.0, None, Action.KILL, id="cancelled, too slow"),
+        pytest.param([ended(EXIT_STOPPED)], 5, 1.0, 0.5, Action.FINISH, id="cancelled and gone"),
     ],
 )
-def test_next_step(
+def test_next_action(
     processes: list[ProcessStatus],
     restarts_left: int,
     cancelled_for: float | None,
     failed_for: float | None,
-    step: Step,
+    action: Action,
 ) -> None:
-    got = next_step(
+    got = next_action(
         processes,
         restarts_left=restarts_left,
         cancelled_for=cancelled_for,
         failed_for=failed_for,
         grace=5.0,
     )
-    assert got is step
+    assert got is action
 
 
 @pytest.mark.parametrize(
-    ("processes", "cancelled", "step", "phase"),
+    ("processes", "cancelled", "action", "phase"),
     [
-        ([alive()], False, Step.WAIT, Phase.RUNNING),
-        ([ended(1)], False, Step.RESTART, Phase.RESTARTING),
-        ([ended(0), ended(0, 1)], False, Step.FINISH, Phase.SUCCEEDED),
-        ([ended(0), ended(1, 1)], False, Step.FINISH, Phase.FAILED),
-        ([ended(-signal.SIGKILL, by_us=True)], True, Step.FINISH, Phase.CANCELLED),
-        ([ended(0)], True, Step.FINISH, Phase.CANCELLED),
+        ([alive()], False, Action.WAIT, Phase.RUNNING),
+        ([ended(1)], False, Action.RESTART, Phase.RESTARTING),
+        ([ended(0), ended(0, 1)], False, Action.FINISH, Phase.SUCCEEDED),
+        ([ended(0), ended(1, 1)], False, Action.FINISH, Phase.FAILED),
+        ([ended(-signal.SIGKILL, by_us=True)], True, Action.FINISH, Phase.CANCELLED),
+        ([ended(0)], True, Action.FINISH, Phase.CANCELLED),
     ],
 )
-def test_reduce(processes: list[ProcessStatus], cancelled: bool, step: Step, phase: Phase) -> None:
-    status = reduce_processes(processes, restarts=2, cancelled=cancelled, step=step)
+def test_reduce(
+    processes: list[ProcessStatus], cancelled: bool, action: Action, phase: Phase
+) -> None:
+    status = reduce_processes(processes, restarts=2, cancelled=cancelled, action=action)
     assert status == JobStatus(phase, restarts=2, processes=tuple(processes))
 
 

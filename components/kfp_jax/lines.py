@@ -31,10 +31,15 @@ class LineSplitter:
         self._rest = rest[rest.rfind(b"\r", 0, -1) + 1 :]
         return _lines(whole) if newline else []
 
+    def unfinished(self) -> list[str]:
+        """Returns the line that waits for its newline as it is now; it comes again when it ends."""
+        return _lines(self._rest) if self._rest else []
+
     def end(self) -> list[str]:
         """Returns the last line when the stream ended without a newline."""
-        rest, self._rest = self._rest, b""
-        return _lines(rest) if rest else []
+        rest = self.unfinished()
+        self._rest = b""
+        return rest
 
 
 def _lines(data: bytes) -> list[str]:
@@ -55,6 +60,10 @@ class Tail:
         """Returns the lines that the next 256 KiB complete, or None where nothing is new."""
         data = self._file.read(_CHUNK)
         return self._splitter.feed(data) if data else None
+
+    def unfinished(self) -> list[str]:
+        """Returns the line that waits for its newline as it is now; it comes again when it ends."""
+        return self._splitter.unfinished()
 
     def end(self) -> list[str]:
         """Returns the last line when the file ended without a newline."""

@@ -5,14 +5,16 @@ import signal
 import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import BinaryIO
 
-from kfp_jax.errors import SpecError
+from kfp_jax.errors import OutputError, SpecError
 
 # The guard leads the group and reads a pipe that only this process holds open. When this process
 # ends, by SIGKILL too, the kernel closes the pipe, the read returns, and the guard kills the group.
 # Grandchildren go as well, which PR_SET_PDEATHSIG would miss; and while the guard lives, no other
 # group can get this number, so that a kill never hits a stranger.
-_GUARD = ("/bin/sh", "-c", "trap '' TERM INT HUP; read _; kill -KILL 0")
+_GUARD = ("/bin/sh", "-c", "read _; kill -KILL 0")
+_NOT_FOR_THE_GUARD = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 class ProcessGroup:
@@ -22,8 +24,13 @@ class ProcessGroup:
     """
 
     def __init__(self) -> None:
-        # close_fds and the vfork path of subprocess: safe beside running JAX or other threads.
-        self._guard = subprocess.Popen(_GUARD, stdin=subprocess.PIPE, process_group=0)
+        # It inherits the mask, and is deaf from its first instruction on.
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, _NOT_FOR_THE_GUARD)
+        try:
+            # close_fds and the vfork path of subprocess: safe beside JAX or other threads.
+            self._guard = subprocess.Popen(_GUARD, stdin=subprocess.PIPE, process_group=0)
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
         self._members: list[subprocess.Popen[bytes]] = []
 
     def __enter__(self) -> "ProcessGroup":
@@ -51,8 +58,9 @@ class ProcessGroup:
 
         Raises:
             SpecError: The program cannot be started.
+            OutputError: The file cannot be written.
         """
-        with output.open("ab") as log:
+        with _append(output) as log:
             try:
                 member = subprocess.Popen(
                     argv,
@@ -90,6 +98,15 @@ class ProcessGroup:
             process.wait()
         if self._guard.stdin:
             self._guard.stdin.close()
+
+
+def _append(path: Path) -> BinaryIO:
+    try:
+        return path.open("ab")
+    except OSError as error:
+        raise OutputError(
+            f"{path} cannot be written: {error.strerror}; choose another output folder."
+        ) from error
 
 
 def suspended(pid: int) -> bool:

@@ -1,0 +1,73 @@
+"""How long a job has been in each stage, and which of its limits has run out. Pure."""
+
+from dataclasses import dataclass
+
+from kfp_jax.spec import Limits
+from kfp_jax.status import JobStatus, Overdue, Phase
+
+
+@dataclass(frozen=True)
+class Stages:
+    """When a job passed from stage to stage, in seconds of the clock; None: not yet.
+
+    Attributes:
+        submitted: It was handed to the backend.
+        admitted: No queue holds it back any more.
+        attempt: Its current attempt began.
+        joined: All processes had joined, for the first time.
+        restarts: How often it had been restarted when this was made.
+    """
+
+    submitted: float
+    admitted: float | None = None
+    attempt: float | None = None
+    joined: float | None = None
+    restarts: int = 0
+
+    def advanced(self, status: JobStatus, now: float) -> "Stages":
+        """Returns the stages after a status."""
+        waiting = status.phase in (Phase.PENDING, Phase.QUEUED)
+        admitted = self.admitted if waiting or self.admitted is not None else now
+        restarted = status.restarts > self.restarts
+        return Stages(
+            submitted=self.submitted,
+            admitted=admitted,
+            attempt=now
+            if restarted or (self.attempt is None and admitted is not None)
+            else self.attempt,
+            joined=now if self.joined is None and status.phase is Phase.RUNNING else self.joined,
+            restarts=status.restarts,
+        )
+
+    def seconds(self, end: float) -> dict[str, float]:
+        """Returns the length of each stage of a job that ended then."""
+        admitted = end if self.admitted is None else self.admitted
+        joined = end if self.joined is None else self.joined
+        lengths = {
+            "queued": admitted - self.submitted,
+            "starting": joined - admitted,
+            "training": end - joined,
+            "total": end - self.submitted,
+        }
+        return {name: round(max(0.0, length), 3) for name, length in lengths.items()}
+
+
+def overdue(
+    status: JobStatus, stages: Stages, limits: Limits, *, last_output: float, now: float
+) -> tuple[Overdue, float] | None:
+    """Returns the limit that has run out, with its seconds, or None. Four clocks, each its own."""
+
+    def passed(since: float | None, limit: float) -> bool:
+        return since is not None and limit > 0 and now - since >= limit
+
+    if status.phase is Phase.QUEUED:
+        late = passed(stages.submitted, limits.queue)
+        return (Overdue.QUEUE, limits.queue) if late else None
+    if passed(stages.admitted, limits.deadline):
+        return Overdue.DEADLINE, limits.deadline
+    starting = status.phase in (Phase.STARTING, Phase.RESTARTING)
+    if starting and passed(stages.attempt, limits.start):
+        return Overdue.START, limits.start
+    if stages.attempt is not None and passed(max(last_output, stages.attempt), limits.stall):
+        return Overdue.STALL, limits.stall
+    return None
