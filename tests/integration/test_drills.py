@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -104,7 +105,9 @@ def test_an_exception_ends_the_job_with_its_traceback(tmp_path: Path) -> None:
 def test_an_exit_code_is_kept(tmp_path: Path) -> None:
     outcome = run(spec(tmp_path, how="exit"))
     assert (outcome.phase, outcome.reason, outcome.failed_process) == (Phase.FAILED, "exit", 1)
-    assert "process 1 ended: the program called sys.exit(3)" in outcome.message
+    assert re.search(
+        r"process 1 ended after step \d+: the program called sys.exit\(3\)", outcome.message
+    )
 
 
 def test_a_killed_coordinator_is_named_and_not_its_victim(tmp_path: Path) -> None:
