@@ -216,7 +216,7 @@ RULES = (
         "exception",
         lambda c: bool(c.error),
         lambda c: f"{c.who} raised {c.error}{c.when}",
-        "its traceback is in its log",
+        "its traceback is in its log and in the report",
     ),
     Rule(
         "killed",

@@ -51,4 +51,5 @@ def _history(path: Path) -> Iterator[dict[str, Any]]:
     if path.is_file():
         with path.open(encoding="utf-8") as lines:
             for line in lines:
-                yield json.loads(line)
+                if line.endswith("\n"):  # a killed launcher left half of one
+                    yield json.loads(line)

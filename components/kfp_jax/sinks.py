@@ -2,10 +2,11 @@
 
 import json
 import sys
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol, TextIO
+from typing import Any, Protocol, TextIO
 
 from kfp_jax.backends.base import LogLine
 from kfp_jax.reports import Kind, Report, json_number
@@ -85,6 +86,7 @@ class PlainSink:
         self._prefix = prefix
         self._remaining = Remaining()
         self._progress_written = 0.0
+        self._lock = threading.Lock()
 
     def status(self, job: str, status: JobStatus) -> None:
         """Writes the phase."""
@@ -93,7 +95,7 @@ class PlainSink:
 
     def log(self, line: LogLine) -> None:
         """Writes the line behind its process' number."""
-        self._stream.write(f"{self._prefix}[{line.process}] {line.text}\n")
+        self._write(f"[{line.process}] {line.text}")
 
     def report(self, process: int, report: Report) -> None:
         """Writes metrics and what else a reader of the log wants to know."""
@@ -116,8 +118,15 @@ class PlainSink:
         return f"{unit} {done} of {total} ({done / max(total, 1):.0%}), {left:.0f} s left"
 
     def _write(self, text: str) -> None:
-        self._stream.write(f"{self._prefix}{text}\n")
-        self._stream.flush()
+        line = f"{self._prefix}{text}\n"
+        with self._lock:  # a text stream loses lines that two threads write at one moment
+            try:
+                self._stream.write(line)
+            except UnicodeEncodeError:
+                encoding = self._stream.encoding
+                self._stream.write(line.encode(encoding, "backslashreplace").decode(encoding))
+            # Each line: it may be the one that explains a silence.
+            self._stream.flush()
 
 
 def describe(report: Report) -> str:
@@ -237,19 +246,34 @@ def replay(text: str, sinks: Callable[[str], Sink]) -> TaskError | None:
     """
     try:
         event = json.loads(text)
-        sink = sinks(event["task"])
-        match event["event"]:
-            case "status":
-                status = JobStatus(Phase(event["phase"]), restarts=event["restarts"])
-                sink.status(event["job"], status)
-            case "report":
-                values = {name: float(value) for name, value in event["values"].items()}
-                kind, when, step = Kind(event["kind"]), event["time"], event["step"]
-                sink.report(event["process"], Report(kind, when, step, values, event["fields"]))
-            case "note":
-                sink.note(event["text"])
-            case "error":
-                return TaskError(event["text"], event["exit_code"])
+        task, news = str(event["task"]), _news(event)
     except (ValueError, KeyError, TypeError):
         return None
+    if isinstance(news, TaskError):
+        return news
+    news(sinks(task))
     return None
+
+
+def _news(event: Any) -> Callable[[Sink], None] | TaskError:
+    """Returns what hands an event to a sink, or the error that it tells of.
+
+    Raises:
+        ValueError, KeyError, TypeError: It is no event.
+    """
+    match event["event"]:
+        case "status":
+            job, status = event["job"], JobStatus(Phase(event["phase"]), restarts=event["restarts"])
+            return lambda sink: sink.status(job, status)
+        case "report":
+            values = {name: float(value) for name, value in dict(event["values"]).items()}
+            kind, when, step = Kind(event["kind"]), event["time"], event["step"]
+            process, report = event["process"], Report(kind, when, step, values, event["fields"])
+            return lambda sink: sink.report(process, report)
+        case "note":
+            note = event["text"]
+            return lambda sink: sink.note(note)
+        case "error":
+            return TaskError(event["text"], event["exit_code"])
+        case other:
+            raise ValueError(f"{other!r} is no kind of event")

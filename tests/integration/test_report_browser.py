@@ -3,13 +3,16 @@
 import math
 import os
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import cache
 from html import escape
 from pathlib import Path
 from typing import Any
 
 import pytest
+from fakes.outcomes import SUCCEEDED
 from kfp_jax.html import render_evaluation, render_report
+from kfp_jax.status import Phase
 from playwright.sync_api import Browser, Page, sync_playwright
 
 pytestmark = pytest.mark.integration
@@ -25,23 +28,28 @@ ARGUMENTS = [
     "--disable-sync",
 ]
 HOSTILE = "<script>console.error('ran')</script><img src=http://127.0.0.1:9/x onerror=alert(1)>"
-RESULT: dict[str, Any] = {
-    "job": "mnist-1a2b3c4d-1",
-    "backend": "local",
-    "phase": "SUCCEEDED",
-    "parameters": {"epochs": 10, "note": HOSTILE, "long_" * 19: "word" * 90},
-    "num_processes": 2,
-    "attempts": 2,
-    "seconds": {"queued": 1.0, "starting": 4.1, "training": 31.0, "total": 37.2},
-    "metrics": {"accuracy": 0.9912, "loss": 0.03125},
-    "model_uri": "/a/rather/long/path/" + "to/" * 40 + "model",
-    "versions": {"python": "3.12.4", "jax": "0.10.2"},
-}
-FAILED = RESULT | {
-    "phase": "FAILED",
-    "reason": "exception",
-    "message": f"Process 1 raised ValueError: {HOSTILE}; see its traceback.",
-}
+DONE = replace(
+    SUCCEEDED,
+    parameters={"epochs": 10, "note": HOSTILE, "long_" * 19: "word" * 90},
+    attempts=2,
+    model_uri="/a/rather/long/path/" + "to/" * 40 + "model",
+)
+RESULT = DONE.to_json()
+FAILED = replace(
+    DONE,
+    phase=Phase.FAILED,
+    reason="exception",
+    message=f"Job x failed: process 1 raised ValueError: {HOSTILE}; its traceback is in its log.",
+    model_uri="",
+    failed_process=1,
+    last_lines=(
+        *(f"step {step}" for step in range(50)),
+        "Traceback (most recent call last):",
+        "  File a very long line " + "x" * 300,
+        "ValueError: " + HOSTILE,
+    ),
+).to_json()
+LOST = replace(DONE, phase=Phase.LOST, message="Job x was deleted by somebody else.").to_json()
 # One white pixel.
 PICTURE = (
     "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAAAAAA6fptVAAAACklEQVR4nGP4DwABAQEA"
@@ -56,14 +64,6 @@ def history() -> Iterator[dict[str, Any]]:
         if step % 100 == 0:
             values |= {"test_accuracy": 1 - 1 / step, "train_accuracy": 1 - 0.5 / step}
         yield {"kind": "metrics", "time": 1.8e9 + step, "step": step, "values": values}
-    yield {"kind": "restored", "time": 1.8e9, "step": 500}
-    yield {
-        "kind": "error",
-        "time": 1.8e9,
-        "process": 1,
-        "message": HOSTILE,
-        "traceback": "  File a very long line " + "x" * 300 + "\n" + HOSTILE,
-    }
 
 
 def evaluation(classes: int) -> dict[str, Any]:
@@ -96,7 +96,7 @@ DOCUMENTS = {
     "report": lambda: render_report(RESULT, history(), evaluation(10)),
     "report of 200 classes": lambda: render_report(RESULT, history(), evaluation(200)),
     "report of a failed job": lambda: render_report(FAILED, history(), None),
-    "report of a lost job": lambda: render_report({"job": "x", "phase": "LOST"}, [], None),
+    "report of a lost job": lambda: render_report(LOST, [], None),
     "evaluation": lambda: render_evaluation(evaluation(10), RESULT),
 }
 
@@ -191,6 +191,17 @@ def test_opens_in_the_frame_of_the_pipelines_ui(open_page: Any, document: str) -
     assert not is_blank(watched.page.screenshot())
     assert watched.complaints == []
     assert [url for url in watched.asked_for() if not url.startswith("about:")] == []
+
+
+def test_the_last_line_of_the_culprit_is_seen_without_scrolling_to_it(open_page: Any) -> None:
+    watched = open_page(1400)
+    watched.page.set_content(rendered("report of a failed job"))
+    box = watched.page.locator("pre.last")
+    assert box.evaluate("e => e.scrollHeight > e.clientHeight")
+    assert box.evaluate(
+        "e => e.firstChild.getBoundingClientRect().bottom <= e.getBoundingClientRect().bottom"
+    )
+    assert box.evaluate("e => { e.scrollTop = -e.scrollHeight; return e.scrollTop < -100 }")
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

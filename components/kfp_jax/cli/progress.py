@@ -42,10 +42,11 @@ class Screen:
         if self._console.is_terminal:
             self._progress = Progress(
                 SpinnerColumn(finished_text=" "),
-                TextColumn("[bold]{task.description}[/]"),
+                # Names and metrics are anybody's: a bracket in them is no markup.
+                TextColumn("{task.description}", style="bold", markup=False),
                 TextColumn("{task.fields[phase]}"),
                 BarColumn(bar_width=24),
-                TextColumn("{task.fields[detail]}"),
+                TextColumn("{task.fields[detail]}", markup=False),
                 TimeElapsedColumn(),
                 console=self._console,
             )

@@ -8,7 +8,8 @@ from kfp.dsl.python_component import PythonComponent
 
 from kfp_jax import __version__
 
-# Holds this package, kfp and, while jobs run in the task itself, JAX. kfp.local warns about images without "python" in their name.
+# Holds this package, kfp and, while jobs run in the task itself, JAX. kfp.local warns about images
+# without "python" in their name.
 IMAGE = f"kfp-jax/launcher-python:{__version__}"
 
 

@@ -56,8 +56,6 @@ class Charts:
     """Names of metrics for which there was no room."""
     epochs: bool
     """Whether epochs are marked."""
-    restored: bool
-    """Whether restarts from a checkpoint are marked."""
     bands: bool
     """Whether a curve stands for more values than it has points."""
     not_finite: bool
@@ -83,7 +81,6 @@ def draw_charts(history: History) -> Charts:
         panels=tuple(panels),
         left_out=tuple(left_out),
         epochs=bool(history.epochs) and bool(shown),
-        restored=bool(history.restored) and bool(shown),
         bands=any(curve.count - curve.not_finite > len(curve.buckets) for curve in shown),
         not_finite=any(curve.not_finite for curve in shown),
     )
@@ -119,7 +116,7 @@ def _panel(quantity: str, curves: Sequence[Curve], history: History, *, salt: st
     title = clip(quantity, 60)
     svg = draw(
         [Line(one.curve, one.colour) for one in series],
-        marks=Marks(history.epochs, history.restored, _steps(history)),
+        marks=Marks(history.epochs, _steps(history)),
         logarithmic=logarithmic,
         description=_described(title, series),
         salt=salt,

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from kfp_jax.html.text import as_count, as_float
+from kfp_jax.html.text import as_float
 
 EXACT_POINTS = 400
 """Up to this many values a curve shows each of them."""
@@ -17,7 +17,6 @@ BUCKETS = 200
 """Beyond that, it has at most this many buckets."""
 _MAX_NAMES = 64
 _MAX_MARKS = 64
-_MAX_PROCESSES = 100_000
 # Beyond these the drawing library's own arithmetic overflows.
 _LARGEST_VALUE = 1e100
 _LARGEST_STEP = 1e15
@@ -42,7 +41,7 @@ class Bucket:
     low: float
     high: float
     after_gap: bool
-    """Whether the line is broken before this bucket (a value that is not finite, or a restart)."""
+    """Whether the line is broken before it (by a value that is not finite, or a step back)."""
 
     @property
     def step(self) -> float:
@@ -74,16 +73,6 @@ class Curve:
 
 
 @dataclass(frozen=True)
-class ErrorReport:
-    """What the first failing process of the last attempt said."""
-
-    process: object
-    step: object
-    message: object
-    traceback: object
-
-
-@dataclass(frozen=True)
 class History:
     """All that a report needs from a job's reports."""
 
@@ -92,11 +81,6 @@ class History:
     """Whether there were more metric names than are followed."""
     epochs: tuple[float, ...] = ()
     """Steps at which a new epoch was first reported."""
-    restored: tuple[float, ...] = ()
-    """Steps of the checkpoints that training went on from."""
-    progress: tuple[int, int] | None = None
-    """Last (done, total)."""
-    error: ErrorReport | None = None
     began: float | None = None
     """Unix seconds of the first report."""
     ended: float | None = None
@@ -164,7 +148,7 @@ class _CurveBuilder:
                 self._gap = True
                 return
             value = math.copysign(_LARGEST_VALUE, value)
-        if step < self._last_step:  # a restart went back to a checkpoint
+        if step < self._last_step:  # the program counts its steps anew
             self._gap = True
         self._last_step, self._last_value = step, value
         if value < self._low:
@@ -232,55 +216,20 @@ class _Reader:
         self._more_names = False
         self._epochs = _Marks()
         self._epoch = -math.inf
-        self._restored = _Marks()
-        self._progress: tuple[int, int] | None = None
-        self._joined: set[int] = set()
-        self._error: ErrorReport | None = None
         self._began: float | None = None
         self._ended: float | None = None
 
     def read(self, report: Mapping[str, Any]) -> None:
-        time = as_float(report.get("time"))
-        if time is not None and math.isfinite(time):
+        if report["kind"] != "metrics":
+            return
+        time = report["time"]
+        if math.isfinite(time):
             self._began = time if self._began is None else self._began
             self._ended = time
-        match report.get("kind"):
-            case "metrics":
-                self._read_metrics(report)
-            case "progress":
-                done, total = as_count(report.get("done")), as_count(report.get("total"))
-                if done is not None and total:
-                    self._progress = (done, total)
-            case "restored":
-                step = _step(report)
-                if step is not None:
-                    self._restored.add(step)
-            case "joined":
-                self._read_joined(report)
-            case "error" if self._error is None:
-                self._error = ErrorReport(
-                    process=report.get("process"),
-                    step=report.get("step"),
-                    message=report.get("message"),
-                    traceback=report.get("traceback"),
-                )
-
-    def _read_joined(self, report: Mapping[str, Any]) -> None:
-        process = as_count(report.get("process"))
-        if process is None:
+        step = as_float(report["step"])
+        if step is None or abs(step) > _LARGEST_STEP:
             return
-        if process in self._joined:  # the second time: a new attempt
-            self._joined.clear()
-            self._error = None
-        if len(self._joined) < _MAX_PROCESSES:
-            self._joined.add(process)
-
-    def _read_metrics(self, report: Mapping[str, Any]) -> None:
-        step = _step(report)
-        values = report.get("values")
-        if step is None or not isinstance(values, Mapping):
-            return
-        for name, reported in values.items():
+        for name, reported in report["values"].items():
             value = reported if type(reported) is float else as_float(reported)
             if value is None:
                 continue
@@ -302,17 +251,9 @@ class _Reader:
             curves=tuple(builder.curve() for builder in self._curves.values()),
             more_names=self._more_names,
             epochs=tuple(self._epochs.steps),
-            restored=tuple(self._restored.steps),
-            progress=self._progress,
-            error=self._error,
             began=self._began,
             ended=self._ended,
         )
-
-
-def _step(report: Mapping[str, Any]) -> float | None:
-    step = as_float(report.get("step"))
-    return step if step is not None and abs(step) <= _LARGEST_STEP else None
 
 
 def read_history(reports: Iterable[Mapping[str, Any]]) -> History:

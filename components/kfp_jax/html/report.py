@@ -28,18 +28,14 @@ MAX_BYTES = 300_000
 _MOST_ROWS = 60
 _TABLE_BYTES = 8_000
 _ROW_BYTES = 60
-_TRACEBACK_BYTES = 12_000
+_LINES = 60
+_LINE_BYTES = 400
 
 _PHASES = {
     "SUCCEEDED": ("succeeded", "good"),
     "FAILED": ("failed", "bad"),
     "LOST": ("lost", "bad"),
     "CANCELLED": ("cancelled", "warn"),
-}
-_NO_CAUSE = {
-    "FAILED": "The job failed, and no cause was recorded.",
-    "LOST": "The job was lost: it vanished before it finished.",
-    "CANCELLED": "The job was cancelled before it finished.",
 }
 _STAGES = ("queued", "starting", "training")
 
@@ -84,11 +80,10 @@ class Table:
 
 @dataclass(frozen=True)
 class Failure:
-    """What the first failing process printed."""
+    """What the process with which the failure began wrote last, usually a traceback."""
 
     title: str
-    message: str
-    traceback: str
+    lines: str
 
 
 def render_report(
@@ -114,13 +109,13 @@ def render_report(
             job=_job(result),
             phase=phase,
             headline=_headline(result, scored),
-            facts=_facts(result, past, scored),
+            facts=_facts(result, scored),
             charts=draw_charts(past),
             more_names=past.more_names,
             stages=_stages(result),
             evaluation=scored,
             tables=_tables(result, past, scored),
-            failure=_failure(past, phase),
+            failure=_failure(result),
             model=_model(result),
         )
     )
@@ -182,16 +177,12 @@ def _job(result: Mapping[str, Any]) -> str:
 
 
 def _phase(result: Mapping[str, Any]) -> Phase:
-    name = str(result.get("phase") or "")
-    word, tone = _PHASES.get(name, (clip(name.lower(), 40), "calm"))
-    if tone in ("good", "calm"):
-        return Phase(word, tone, "", "")
-    message = result.get("message")
+    word, tone = _PHASES.get(result.get("phase", ""), ("", "calm"))
     return Phase(
         word=word,
         tone=tone,
-        diagnosis=clip(message, 2_000) if message else _NO_CAUSE[name],
-        reason=clip(result.get("reason") or "", 200),
+        diagnosis=clip(result.get("message", ""), 2_000),
+        reason=clip(result.get("reason", ""), 200),
     )
 
 
@@ -221,7 +212,7 @@ def _mistakes(scored: Evaluation) -> str:
     return f"{scored.mistakes:,} {plural} in {scored.examples:,} examples"
 
 
-def _facts(result: Mapping[str, Any], past: History, scored: Evaluation | None) -> list[Fact]:
+def _facts(result: Mapping[str, Any], scored: Evaluation | None) -> list[Fact]:
     facts = []
     processes = result.get("num_processes")
     if processes is not None:
@@ -229,10 +220,6 @@ def _facts(result: Mapping[str, Any], past: History, scored: Evaluation | None) 
     total = _mapping(result.get("seconds")).get("total")
     if total is not None:
         facts.append(Fact("Total time", duration(total)))
-    if past.progress is not None:
-        done, steps = past.progress
-        detail = "" if done >= steps else f"of {steps:,}, {done / steps:.0%}"
-        facts.append(Fact("Steps", f"{done:,}", detail))
     loss = _mapping(result.get("metrics")).get("loss")
     if scored is not None and scored.loss is not None:
         facts.append(Fact("Loss", number(scored.loss)))
@@ -240,10 +227,7 @@ def _facts(result: Mapping[str, Any], past: History, scored: Evaluation | None) 
         facts.append(Fact("Loss", number(loss)))
     attempts = as_count(result.get("attempts"))
     if attempts is not None and attempts > 1:
-        detail = ""
-        if past.restored:
-            detail = f"resumed at step {number(past.restored[-1])}"
-        facts.append(Fact("Attempts", number(attempts), detail))
+        facts.append(Fact("Attempts", number(attempts)))
     return facts
 
 
@@ -293,7 +277,6 @@ def _about(result: Mapping[str, Any], past: History) -> Table:
         "Backend": result.get("backend"),
         "Processes": result.get("num_processes"),
         "Attempts": result.get("attempts"),
-        "Resumed at step": ", ".join(number(step) for step in past.restored[-8:]),
         "First report": moment(past.began),
         "Last report": moment(past.ended),
         "Model": result.get("model_uri"),
@@ -319,23 +302,13 @@ def _table(title: str, values: object, form: Any = None) -> Table:
     return Table(title, tuple(rows), len(mapping) - len(rows))
 
 
-def _failure(past: History, phase: Phase) -> Failure | None:
-    error = past.error
-    if error is None or not (error.message or error.traceback) or phase.tone == "good":
+def _failure(result: Mapping[str, Any]) -> Failure | None:
+    lines = result.get("last_lines")
+    if not lines:
         return None
-    process = as_count(error.process)
-    step = as_count(error.step)
-    title = "What the first failing process said"
-    if process is not None:
-        title = f"What process {process:,} said"
-    if step is not None:
-        title += f" at step {step:,}"
-    message = clip(error.message or "", 2_000)
-    return Failure(
-        title=title,
-        message="" if message == phase.diagnosis else message,
-        traceback=clip(error.traceback or "", _TRACEBACK_BYTES, tail=True),
-    )
+    # Each line has its share: a long one behind a traceback must not push that out.
+    shown = [clip(line, _LINE_BYTES) for line in lines[-_LINES:]]
+    return Failure(f"What process {result['failed_process']} wrote last", "\n".join(shown))
 
 
 def _model(result: Mapping[str, Any]) -> str:

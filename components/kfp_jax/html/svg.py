@@ -48,7 +48,6 @@ class Marks:
     """Steps marked by vertical lines, and the first and last step to make room for."""
 
     epochs: Sequence[float]
-    restored: Sequence[float]
     steps: tuple[float, float]
 
 
@@ -181,9 +180,6 @@ def _draw_marks(axes: "Axes", lines: Sequence[Line], marks: Marks) -> None:
         for step in marks.epochs:
             if low < step < high:
                 axes.axvline(step, color=_GRID, linewidth=1, zorder=0.5, clip_on=False)
-    for step in marks.restored:
-        if low < step < high:
-            axes.axvline(step, color=_INK, linewidth=1, linestyle=(0, (3, 3)), clip_on=False)
     bad = [step for line in lines for step in line.curve.not_finite_steps]
     if bad:
         axes.plot(

@@ -1,12 +1,14 @@
 """What a person reads of a running job, and what another process replays."""
 
 import io
+import threading
 from pathlib import Path
+from typing import cast
 
 import pytest
 from kfp_jax.backends.base import LogLine
 from kfp_jax.reports import Kind, Report
-from kfp_jax.sinks import EventFileSink, PlainSink, TaskError, replay
+from kfp_jax.sinks import EventFileSink, NullSink, PlainSink, TaskError, replay
 from kfp_jax.status import JobStatus, Phase
 
 
@@ -80,6 +82,57 @@ def test_replayed_events_show_what_the_job_showed(tmp_path: Path) -> None:
     assert replayed.getvalue() == direct.getvalue().replace("[0] in the logs only\n", "")
 
 
-@pytest.mark.parametrize("line", ["", "null", "{}", '{"task": "a", "event": "report"}', "[1"])
+class Raising(NullSink):
+    def note(self, text: str) -> None:
+        raise ValueError(text)
+
+
+def test_trouble_of_the_sink_is_not_taken_for_a_line_that_is_no_event() -> None:
+    with pytest.raises(ValueError, match="no place"):
+        replay('{"task": "a", "event": "note", "text": "no place"}', lambda _: Raising())
+
+
+def wait_for_timers() -> None:
+    for thread in threading.enumerate():
+        if isinstance(thread, threading.Timer):
+            thread.join()
+
+
+def test_a_line_is_seen_soon_also_when_none_follows() -> None:
+    seen = io.BytesIO()
+    sink = PlainSink(io.TextIOWrapper(io.BufferedWriter(cast(io.RawIOBase, seen)), "utf-8"))
+    for text in ("one\n", "one\n[0] two\n"):
+        sink.log(LogLine(0, 1, text.split()[-1]))
+        wait_for_timers()
+        assert seen.getvalue() == f"[0] {text}".encode()
+
+
+def test_a_stream_may_be_closed_before_its_last_line_was_flushed() -> None:
+    stream = io.TextIOWrapper(io.BytesIO(), "utf-8")
+    PlainSink(stream).log(LogLine(0, 1, "bye"))
+    stream.close()
+    wait_for_timers()
+
+
+@pytest.mark.parametrize(
+    ("encoding", "written"),
+    [
+        ("ascii", rb"\xe9 \u20ac \x81 \ud800"),
+        ("latin-1", b"\xe9 \\u20ac \x81 \\ud800"),
+        ("cp1252", b"\xe9 \x80 \\x81 \\ud800"),
+        ("utf-8", "\xe9 \u20ac \x81 \\ud800".encode()),
+    ],
+)
+def test_what_a_stream_cannot_hold_is_written_escaped(encoding: str, written: bytes) -> None:
+    stream = io.TextIOWrapper(io.BytesIO(), encoding)
+    PlainSink(stream).log(LogLine(0, 1, "\xe9 \u20ac \x81 \ud800"))
+    stream.seek(0)  # flushes
+    assert stream.buffer.read() == b"[0] " + written + b"\n"
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["", "null", "{}", '{"task": "a", "event": "report"}', '{"task": "a", "event": "?"}', "[1"],
+)
 def test_a_line_that_is_no_event_is_passed_over(line: str) -> None:
     assert replay(line, lambda _: PlainSink(io.StringIO())) is None
