@@ -117,7 +117,8 @@ class Run:
         """Whether to save and raise `Stopped` now.
 
         Ask once a step, in every process: all get the same answer at the same step, whichever
-        process was signalled. A program that never asks is ended by the first SIGTERM.
+        process was signalled. Of a program that never asks, a lone process is ended by the first
+        SIGTERM; several, once they have met, only by SIGKILL: JAX has taken SIGTERM over.
         """
         return self._stop()
 

@@ -387,6 +387,16 @@ def test_sigterm_to_a_process_that_does_not_ask_ends_it(job: Job, program: str, 
     assert end.only("error")["reason"] == "stopped"
 
 
+def test_several_processes_that_have_met_and_do_not_ask_go_on_after_sigterm(job: Job) -> None:
+    processes = job.start("programs:never_asks", 2)
+    wait_for(processes[0], "progress")
+    wait_for(processes[1], "joined")
+    for process in processes:
+        process.send_signal(signal.SIGTERM)
+    time.sleep(1)
+    assert [process.poll() for process in processes] == [None, None]
+
+
 def test_sigterm_while_waiting_for_the_others_ends_a_process(job: Job) -> None:
     processes = job.start("programs:gather", 2)
     processes[0].kill()
