@@ -7,6 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, SupportsIndex, TypeVar
 
+from kfp_jax_runtime import model_folder
 from kfp_jax_runtime.config import from_parameters
 from kfp_jax_runtime.errors import Diverged
 from kfp_jax_runtime.node import Node
@@ -101,6 +102,11 @@ class Run:
     def output_dir(self) -> Path:
         """Where results go; it exists, and all attempts of one job share it."""
         return self._node.output_dir
+
+    @property
+    def model_dir(self) -> Path:
+        """Where a model is exported to, in the output directory, for the launcher to find it."""
+        return self._node.output_dir / model_folder.NAME
 
     @property
     def checkpoint_dir(self) -> str:

@@ -109,7 +109,7 @@ def exports(run):
         return x + params["layers"][11]["w"][0]
     for _ in range(2):
         example = np.zeros((1, 2), np.uint8)
-        export_model(run.output_dir / "model", predict, params, example, {"classes": ["a", "b"]})
+        export_model(run.model_dir, predict, params, example, {"classes": ["a", "b"]})
 
 def meet():
     from jax.experimental import multihost_utils
