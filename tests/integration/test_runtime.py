@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -97,6 +98,13 @@ def restores(run):
         "saved_again": run.checkpoints.save(step, state),
         "saved_next": run.checkpoints.save(step + 1, state),
     }
+
+def restores_apart(run):
+    from kfp_jax_runtime.checkpoint import Checkpoints
+    _, like = state_of(run, 0)
+    folder = run.output_dir / f"checkpoints-{run.process_index}"
+    step, state = Checkpoints(folder, {}, restored=lambda step, saved_with: None).restore(like)
+    print("restored", step, int(state["position"]), float(state["w"].sum()), flush=True)
 
 def exports(run):
     import jax, jax.numpy as jnp
@@ -427,6 +435,20 @@ def test_checkpoints_of_two_processes_go_on_in_one_and_in_four(job: Job) -> None
     changed = {"step": 31, "devices": 4}
     assert four[0].only("result")["values"] == expected | changed
     assert [len(end.reports("restored")) for end in four] == [1, 0, 0, 0]
+
+
+def test_a_checkpoint_that_one_process_cannot_read_is_passed_over_by_all(job: Job) -> None:
+    assert [end.code for end in job.run("programs:saves", 2)] == [0, 0]
+    for process in (0, 1):
+        shutil.copytree(job.output / "checkpoints", job.output / f"checkpoints-{process}")
+    (job.output / "checkpoints-1" / "30" / "default" / "manifest.ocdbt").unlink()
+    ends = job.run("programs:restores_apart", 2)
+    assert [end.code for end in ends] == [0, 0], ends[0].err + ends[1].err
+    for end in ends:
+        assert "restored 20 20 120.0" in end.out
+        assert "going on from the checkpoint of step 20, because that of step 30" in end.err
+    assert "cannot be read: by another process" in ends[0].err
+    assert "cannot be read: NOT_FOUND" in ends[1].err
 
 
 def test_an_exported_model_loads_without_this_package(job: Job) -> None:
