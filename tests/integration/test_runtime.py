@@ -483,7 +483,7 @@ def test_jax_used_before_joining_is_one_clear_error(job: Job) -> None:
     ends = job.run("touches_jax", 2)
     assert [end.code for end in ends] == [64, 64]
     for index, end in enumerate(ends):
-        assert end.only("error")["reason"] == "bad_input"
+        assert end.only("error")["reason"] == "bad-input"
         assert end.only("error")["message"].startswith(
             f"JAX was used before process {index} could join the other 1"
         )
