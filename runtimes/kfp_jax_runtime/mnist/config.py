@@ -24,7 +24,7 @@ class MnistConfig:
     hidden: int = 64
     """Width of the dense layer before the last."""
 
-    epochs: int = 5
+    epochs: int = 4
     global_batch_size: int = 256
     """Examples in a step, of all processes together; an epoch drops those that do not fill one."""
     learning_rate: float = 3e-3
