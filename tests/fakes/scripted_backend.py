@@ -23,9 +23,12 @@ class ScriptedBackend:
 
     name = "scripted"
 
-    def __init__(self, clock: ManualClock, events: Sequence[Event]) -> None:
+    def __init__(
+        self, clock: ManualClock, events: Sequence[Event], *, patience: float = 5.0
+    ) -> None:
         self._clock = clock
         self._events = events
+        self._patience = patience
         self._pending: list[LogLine] = []
         self._taken = threading.Condition()
         self._over = False
@@ -48,7 +51,7 @@ class ScriptedBackend:
             with self._taken:
                 self._pending += event.lines
                 self._taken.notify_all()
-                self._taken.wait_for(lambda: not self._pending, timeout=5)
+                self._taken.wait_for(lambda: not self._pending, timeout=self._patience)
             if "cancel" in self.calls:
                 yield JobStatus(Phase.CANCELLED)
                 return
@@ -57,7 +60,7 @@ class ScriptedBackend:
     def logs(self, ref: JobRef) -> Iterator[LogLine]:
         while True:
             with self._taken:
-                self._taken.wait_for(lambda: self._pending or self._over, timeout=5)
+                self._taken.wait_for(lambda: self._pending or self._over, timeout=self._patience)
                 lines, over = list(self._pending), self._over
             yield from lines
             with self._taken:

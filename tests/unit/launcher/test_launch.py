@@ -237,9 +237,8 @@ class BrokenSink(NullSink):
 
 
 def test_a_sink_that_breaks_ends_the_job_with_its_own_error(launcher: Launcher) -> None:
-    backend = ScriptedBackend(
-        launcher.clock, [Event(1, RUNNING, (*JOINED, LogLine(0, 1, "text"))), Event(1, RUNNING)]
-    )
+    events = [Event(1, RUNNING, (*JOINED, LogLine(0, 1, "text"))), Event(1, RUNNING)]
+    backend = ScriptedBackend(launcher.clock, events, patience=0.1)
     spec = TrainSpec(name="t", program="p", output_uri=str(launcher.folder))
     with pytest.raises(BrokenPipeError, match="nobody reads"):
         launch(spec, backend, sink=BrokenSink(), clock=launcher.clock)
