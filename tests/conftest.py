@@ -6,7 +6,17 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
+# A busy machine is no failure; and what CI tries is the same each time, so that a change is not
+# refused for what another one did.
+settings.register_profile(
+    "kfp-jax",
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+    derandomize="CI" in os.environ,
+)
+settings.load_profile("kfp-jax")
 pytest.register_assert_rewrite("contract.backend_contract")
 
 Golden = Callable[[Path, str], None]
