@@ -117,7 +117,7 @@ def test_a_killed_coordinator_is_named_and_not_its_victim(tmp_path: Path) -> Non
 
 
 def test_a_suspended_process_is_found_by_the_stall_limit(tmp_path: Path) -> None:
-    outcome = run(spec(tmp_path, how="suspend", limits=Limits(start=60, stall=6)))
+    outcome = run(spec(tmp_path, how="suspend", limits=Limits(start=120, stall=15)))
     assert (outcome.reason, outcome.failed_process) == ("stalled", 1)
     assert "process 1 is suspended" in outcome.message
 
