@@ -128,7 +128,7 @@ def test_a_process_that_never_joins_is_named(tmp_path: Path) -> None:
         program="never_joins",
         output_uri=str(tmp_path),
         num_nodes=2,
-        limits=Limits(start=8),
+        limits=Limits(start=20),
     )
     outcome = run(job)
     assert (outcome.reason, outcome.failed_process) == ("start-timeout", 1)
