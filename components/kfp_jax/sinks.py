@@ -95,7 +95,7 @@ class PlainSink:
 
     def log(self, line: LogLine) -> None:
         """Writes the line behind its process' number."""
-        self._write(f"[{line.process}] {line.text}")
+        self._put(f"{self._prefix}[{line.process}] {line.text}\n")
 
     def report(self, process: int, report: Report) -> None:
         """Writes metrics and what else a reader of the log wants to know."""
@@ -118,7 +118,9 @@ class PlainSink:
         return f"{unit} {done} of {total} ({done / max(total, 1):.0%}), {left:.0f} s left"
 
     def _write(self, text: str) -> None:
-        line = f"{self._prefix}{text}\n"
+        self._put(f"{self._prefix}{text}\n")
+
+    def _put(self, line: str) -> None:
         with self._lock:  # a text stream loses lines that two threads write at one moment
             try:
                 self._stream.write(line)
