@@ -20,6 +20,7 @@ from kfp_jax.manifests.pod import (
     POD_SECURITY,
     SHM,
     check_folders,
+    flavor,
     mounts,
     present,
     pull_secrets,
@@ -126,7 +127,9 @@ def _pod_patch(spec: TrainSpec, pod: Mapping[str, Any]) -> dict[str, Any]:
     shm = all(item.get("mountPath") != SHM for item in container.get("volumeMounts", ()))
     # A runtime that chose its security, a privileged one say, knows why.
     silent = not pod.get("securityContext") and not container.get("securityContext")
-    tolerations = [dict(item) for item in pods.tolerations]
+    present_tolerations = pod.get("tolerations", [])
+    wanted = [*flavor(pods).tolerations, *pods.tolerations]
+    tolerations = [dict(item) for item in wanted if item not in present_tolerations]
     return present(
         {
             "serviceAccountName": pods.service_account,
@@ -134,7 +137,7 @@ def _pod_patch(spec: TrainSpec, pod: Mapping[str, Any]) -> dict[str, Any]:
             "securityContext": dict(POD_SECURITY) if silent else None,
             "nodeSelector": dict(pods.node_selector),
             # This list is replaced whole, not merged.
-            "tolerations": [*pod.get("tolerations", ()), *tolerations] if tolerations else None,
+            "tolerations": [*present_tolerations, *tolerations] if tolerations else None,
             "affinity": dict(pods.affinity),
             "volumes": volumes(pods.volumes, shm=shm),
             "containers": _container_patch(mounts(pods.volumes, shm=shm), silent=silent),
