@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import yaml
 from fakes.jobs import WORKFLOW, gpus, identity, job
+from fakes.runtimes import stock_runtime
 from kfp_jax.manifests.dialect import Dialect
 from kfp_jax.manifests.identity import Identity
 from kfp_jax.manifests.jobset import jobset
@@ -21,43 +22,6 @@ from kfp_jax.pods import Resources, Volume
 from kfp_jax.spec import Limits, TrainSpec
 
 KEPT = Path(__file__).parent / "manifests"
-
-# As `kubectl get clustertrainingruntime jax-distributed` has it on a stock Trainer 2.3.0.
-STOCK = {
-    "apiVersion": "trainer.kubeflow.org/v1alpha1",
-    "kind": "ClusterTrainingRuntime",
-    "metadata": {
-        "name": "jax-distributed",
-        "labels": {"trainer.kubeflow.org/framework": "jax"},
-    },
-    "spec": {
-        "mlPolicy": {"numNodes": 1, "jax": {}},
-        "template": {
-            "spec": {
-                "replicatedJobs": [
-                    {
-                        "name": "node",
-                        "replicas": 1,
-                        "template": {
-                            "metadata": {
-                                "labels": {"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"}
-                            },
-                            "spec": {
-                                "template": {
-                                    "spec": {
-                                        "containers": [
-                                            {"name": "node", "image": "nvidia/jax:25.10-py3"}
-                                        ]
-                                    }
-                                }
-                            },
-                        },
-                    }
-                ]
-            }
-        },
-    },
-}
 
 EVERYTHING = {
     "image": "team/train:3",
@@ -185,7 +149,7 @@ def test_the_trainjob_on_the_stock_runtime_is_as_kept(
 ) -> None:
     spec = job(pods={**EVERYTHING, "runtime": "jax-distributed"})
     assert runtime_ref(spec) == RuntimeRef("ClusterTrainingRuntime", "jax-distributed")
-    made = trainjob(spec, identity(), runtime=STOCK, dialect=dialect)
+    made = trainjob(spec, identity(), runtime=stock_runtime(), dialect=dialect)
     golden(KEPT / "trainjob-stock-runtime.yaml", text([made]))
 
 

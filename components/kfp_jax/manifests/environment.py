@@ -99,7 +99,7 @@ def literal(text: str) -> str:
 def _values(values: Mapping[str, str]) -> list[dict[str, Any]]:
     for name, value in values.items():
         _check_size(f"Variable {name}", f"{name}={value}")
-    return [{"name": name, "value": literal(value)} for name, value in values.items() if value]
+    return [{"name": name, "value": literal(value)} for name, value in values.items()]
 
 
 def _from_pod(name: str, path: str) -> dict[str, Any]:
