@@ -26,6 +26,7 @@ API_VERSION = "jobset.x-k8s.io/v1alpha2"
 # Only after a launcher that was killed: it deletes what it has read.
 KEPT_SECONDS = 24 * 3600
 # The launcher keeps the deadline and says why; the cluster's clock is for when there is none left.
+# A TrainJob's runs over all restarts, a JobSet's for each anew.
 BACKSTOP_SECONDS = 300
 
 

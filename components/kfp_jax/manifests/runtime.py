@@ -32,9 +32,6 @@ class RuntimeRef:
     kind: str
     name: str
 
-    def __str__(self) -> str:
-        return f"{self.kind} {self.name}"
-
 
 def runtime_ref(spec: TrainSpec) -> RuntimeRef | None:
     """Returns the installed runtime that can express the job; None when it needs its own.

@@ -156,6 +156,12 @@ def test_the_stock_runtime_is_taken_with_a_warning_of_what_is_lost() -> None:
     assert "restartPolicy OnFailure, backoffLimit 6" in warning
 
 
+def test_a_runtime_that_could_not_be_read_is_warned_of_as_if_it_had_defaults() -> None:
+    unread = assumed_runtime(RuntimeRef("ClusterTrainingRuntime", "team-jax"))
+    (warning,) = lost(job(pods={"image": "team/train:1"}), unread)
+    assert "team-jax restarts single processes" in warning
+
+
 def test_a_runtime_with_an_image_of_its_own_is_pointed_out() -> None:
     image, _ = lost(job(pods={"runtime": "jax-distributed"}), stock_runtime())
     assert "must hold kfp-jax and kfp_jax_runtime.mnist" in image
