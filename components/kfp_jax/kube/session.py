@@ -90,7 +90,7 @@ class Session:
                 connection.connect()
             assert isinstance(connection.sock, socket.socket)
             wire = connection.sock
-            wire.settimeout(silence)
+            connection.timeout = silence
             # Also while no header has come: a kubelet sends none before the first line of a log.
             with stop.calls(lambda: _hang_up(wire)):
                 with self._translated(request, silence):

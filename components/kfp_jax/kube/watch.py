@@ -5,7 +5,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from kfp_jax.errors import Forbidden, NotFound, Unavailable
+from kfp_jax.errors import Forbidden, NotFound, Throttled, Unavailable
 from kfp_jax.kube import answers, requests
 from kfp_jax.kube.answers import Dropped, NotSent
 from kfp_jax.kube.client import Client
@@ -106,7 +106,7 @@ def watch(
             if not known.listed or now - refused > _REFUSAL_SECONDS:
                 raise
             backoff.pause()
-        except Unavailable as error:
+        except (Throttled, Unavailable) as error:
             backoff.pause(error.retry_after)
 
 

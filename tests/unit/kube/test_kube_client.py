@@ -221,11 +221,13 @@ def test_a_silent_stream_is_noticed(server: FakeApiServer, client: Client) -> No
     server.add_pod("p")
     server.start("p")
     request = requests.pod_log("ns", "p", "node", follow=True, previous=False, since="")
+    begun = time.monotonic()
     with (
         pytest.raises(Silent, match=r"nothing came for 0\.05 s"),
         client.stream(request, silence=0.05, stop=Stop()) as pieces,
     ):
         list(pieces)
+    assert time.monotonic() - begun < 1
 
 
 def test_a_stream_reads_a_rotated_token_again(
