@@ -69,7 +69,7 @@ class LogCursor:
                 continue  # without a moment it is the kubelet's own word, not the container's
             text = text.rstrip(b"\r")
             key = (moment, hash(text))
-            if self._come[key]:
+            if self._come and self._come[key]:
                 self._come[key] -= 1
                 continue
             self._remember(key)
@@ -111,18 +111,20 @@ def _last_state(line: bytes) -> bytes:
 
 def _nanoseconds(stamp: bytes) -> int | None:
     """Returns a moment such as 2026-01-02T03:04:05.123456789Z since the epoch, or None."""
-    text = stamp.decode("ascii", "replace")
-    second, digits = text[:19], text[20:].rstrip("Z")
-    digits, sign, zone = digits.partition("+") if "+" in digits else digits.partition("-")
-    seconds = _seconds(second, f"{sign}{zone}" or "+00:00")
-    if seconds is None or not (digits.isdecimal() or not digits):
+    second, digits = stamp[:19], stamp[20:-1]
+    if stamp.endswith(b"Z"):
+        seconds = _seconds(second, b"+00:00")
+    else:
+        digits, zone = stamp[20:-6], stamp[-6:]
+        seconds = _seconds(second, zone)
+    if seconds is None or not (digits.isdigit() or not digits):
         return None
-    return seconds * _NANO + int(digits.ljust(9, "0")[:9])
+    return seconds * _NANO + int(digits.ljust(9, b"0")[:9])
 
 
 @lru_cache(maxsize=64)
-def _seconds(second: str, zone: str) -> int | None:
+def _seconds(second: bytes, zone: bytes) -> int | None:
     try:
-        return int(datetime.fromisoformat(f"{second}{zone}").timestamp())
+        return int(datetime.fromisoformat((second + zone).decode()).timestamp())
     except ValueError:
         return None

@@ -256,9 +256,9 @@ class LogFollower:
                     break
             except (Throttled, Unavailable) as error:
                 now = self._client.clock.now()
-                tried_since = now if tried_since is None else tried_since
-                if last and now - tried_since > _LAST_SECONDS:
+                if last and tried_since is not None and now - tried_since > _LAST_SECONDS:
                     break
+                tried_since = now if last and tried_since is None else tried_since
                 backoff.pause(error.retry_after)
                 continue
             # A log that ends before its container is said to have ended: the news is on its way.
