@@ -50,6 +50,7 @@ class Fault:
     path: str = ""
     status: int = 0
     message: str = ""
+    body: bytes = b""
     retry_after: str = ""
     after: int = 0
 
@@ -92,7 +93,8 @@ class FakeApiServer:
         self.objects: dict[tuple[str, str], dict[tuple[str, str], Manifest]] = {}
         self.logs: dict[tuple[str, str], list[Log]] = {}
         self.changed = threading.Condition(threading.RLock())
-        self.streams = 0
+        self.streams = 0  # open now
+        self.accepted = 0  # connections so far
         self._version = itertools.count(2)
         self._latest = 1
         self._names = itertools.count(10_000)
@@ -373,6 +375,7 @@ class _Handler(BaseHTTPRequestHandler):
     def setup(self) -> None:
         super().setup()
         self.api._connections.add(self.connection)
+        self.api.accepted += 1
 
     def finish(self) -> None:
         self.api._connections.discard(self.connection)
@@ -399,9 +402,10 @@ class _Handler(BaseHTTPRequestHandler):
         if kind == "drop":
             self._hang_up()
         elif self.fault and kind == "answer":
-            answer = _status(self.fault.status, "Because", self.fault.message or "as the test says")
-            headers = {"Retry-After": self.fault.retry_after} if self.fault.retry_after else {}
-            self._answer(self.fault.status, answer, headers)
+            fault = self.fault
+            status = _status(fault.status, "Because", fault.message or "as the test says")
+            headers = {"Retry-After": fault.retry_after} if fault.retry_after else {}
+            self._body(fault.status, fault.body or json.dumps(status).encode(), headers)
         elif self.headers.get("Authorization") != f"Bearer {self.api.token}":
             self._answer(401, _status(401, "Unauthorized", "Unauthorized"))
         else:

@@ -62,6 +62,8 @@ def find_access(
 
 def _from_kubeconfig(files: str, context: str) -> Access:
     configuration = Configuration()
+    contexts: Any
+    current: Any
     try:
         contexts, current = list_kube_config_contexts(files)
         load_kube_config(files, context or None, configuration)
@@ -100,7 +102,7 @@ def _access(configuration: Configuration, namespace: str) -> Access:
     return Access(
         server=configuration.host,
         namespace=namespace,
-        # Reads a mounted token anew every minute, and asks a plugin again before its expires.
+        # Reads a mounted token anew every minute, and asks a plugin again before its one expires.
         authorization=lambda: configuration.get_api_key_with_prefix("authorization") or "",
         tls={key: value for key, value in tls.items() if value},
     )

@@ -158,9 +158,10 @@ class Client:
         )
         return bool(self._call(review).get("status", {}).get("allowed"))
 
-    def server_version(self) -> str:
+    def server_version(self, *, retry: Retry | None = None) -> str:
         """Returns the server's version, such as v1.36.2."""
-        return str(self._call(requests.document("/version", "tell its version"))["gitVersion"])
+        request = requests.document("/version", "tell its version")
+        return str(self._call(request, retry)["gitVersion"])
 
     def versions(self, group: str) -> tuple[str, ...]:
         """Returns the versions in which a group is served, the preferred one first; () for none."""
@@ -253,7 +254,16 @@ class Client:
             raise answers.error(request, response.status, response.headers, response.data)
         for warning in response.headers.getlist("Warning"):
             self._warn(_warning_text(warning))
-        document: Manifest = json.loads(response.data)
+        return self._decoded(request, response.data)
+
+    def _decoded(self, request: Request, body: bytes) -> Manifest:
+        try:
+            document: Manifest = json.loads(body)
+        except ValueError as error:
+            raise Unavailable(
+                f"The API server {self.server} could not {request.action}: what answers there"
+                " speaks no JSON; check its address."
+            ) from error
         return document
 
     def _renewed(self, refused: "Session") -> "Session":

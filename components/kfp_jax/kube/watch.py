@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from kfp_jax.errors import Forbidden, NotFound, Throttled, Unavailable
 from kfp_jax.kube import answers, requests
-from kfp_jax.kube.answers import Dropped, NotSent
+from kfp_jax.kube.answers import Dropped, NotSent, Untrusted
 from kfp_jax.kube.client import Client
 from kfp_jax.kube.requests import Manifest, Resource
 from kfp_jax.kube.retry import ONCE, Backoff
@@ -90,6 +90,7 @@ def watch(
     Raises:
         Forbidden: The account may not list or watch this.
         NotFound: The server does not know that kind of object.
+        Untrusted: The server's certificate does not hold.
     """
     known = Known()
     backoff = client.backoff(stop)
@@ -106,6 +107,8 @@ def watch(
             if not known.listed or now - refused > _REFUSAL_SECONDS:
                 raise
             backoff.pause()
+        except Untrusted:
+            raise
         except (Throttled, Unavailable) as error:
             backoff.pause(error.retry_after)
 

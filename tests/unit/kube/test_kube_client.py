@@ -145,6 +145,12 @@ def test_one_try_ends_in_the_error_s_meaning(
         client.get(TRAINJOBS, "ns", "j")
 
 
+def test_what_answers_may_be_no_api_server(server: FakeApiServer, make_client: MakeClient) -> None:
+    server.fail(200, times=1, body=b"<html>log in</html>")
+    with pytest.raises(ServerUnavailable, match="speaks no JSON"):
+        make_client(retry=ONCE).server_version()
+
+
 def test_tries_end(server: FakeApiServer, make_client: MakeClient) -> None:
     clock = ManualClock()
     client = make_client(clock=clock, retry=Retry(for_seconds=60))
