@@ -35,7 +35,7 @@ class Feed(Generic[T]):
         Raises:
             Exception: What a source raised.
         """
-        with self._stop.calls(self._wake):
+        with self._stop.calls(self.wake):
             try:
                 item = self._items.get(timeout=seconds)
             except queue.Empty:
@@ -43,6 +43,11 @@ class Feed(Generic[T]):
         if isinstance(item, BaseException):
             raise item
         return None if self._stop.is_set else item
+
+    def wake(self) -> None:
+        """Has a `take` that waits return None."""
+        with suppress(queue.Full):  # then nobody waits
+            self._items.put_nowait(None)
 
     def __enter__(self) -> Self:
         return self
@@ -64,7 +69,3 @@ class Feed(Generic[T]):
             with suppress(queue.Full):
                 self._items.put(item, timeout=_LOOK_SECONDS)
                 return
-
-    def _wake(self) -> None:
-        with suppress(queue.Full):  # then nobody waits
-            self._items.put_nowait(None)

@@ -23,6 +23,7 @@ _OVERLAP_SECONDS = 5.0
 # For how long the last of a log is asked for when the server does not answer.
 _LAST_SECONDS = 10.0
 _LOOK_SECONDS = 0.2
+_END_SECONDS = 0.01  # a launcher waits for this
 
 
 class Label(NamedTuple):
@@ -108,6 +109,7 @@ class LogFollower:
         self._label = label
         self._silence = silence
         self._stop = Stop()
+        self._feed: Feed[_News] | None = None
         self._pods: dict[str, _Pod] = {}
         self._finished = False
         self._listed = False
@@ -116,6 +118,8 @@ class LogFollower:
     def finish(self) -> None:
         """Says that the job has ended: what has been written still comes, then `lines` ends."""
         self._finished = True
+        if self._feed:
+            self._feed.wake()
 
     def stop(self) -> None:
         """Ends `lines` at once."""
@@ -128,10 +132,11 @@ class LogFollower:
             Forbidden: The account may not watch pods or read their logs.
         """
         with Feed[_News](self._stop) as feed:
+            self._feed = feed
             feed.add(watch(self._client, self._target, stop=self._stop), "pods")
             relisted = False
             while not self._stop.is_set:
-                news = feed.take(_LOOK_SECONDS)
+                news = feed.take(_END_SECONDS if relisted else _LOOK_SECONDS)
                 match news:
                     case _Lines(label, texts):
                         for text in texts:

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 from kfp_jax.clock import Clock
 
-_SLICE_SECONDS = 0.1
+_SLICE_SECONDS = 0.02
 
 
 class Stop:

@@ -199,7 +199,7 @@ def test_a_paused_server(server: FakeApiServer, client: Client) -> None:
     watched.next()
     server.pause()
     put(server, "a", 1)
-    threading.Timer(0.5, server.resume).start()
+    threading.Timer(0.3, server.resume).start()
     assert watched.next() == "modified a=1"
     watched.stop.set()
 
