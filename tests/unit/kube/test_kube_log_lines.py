@@ -79,6 +79,9 @@ def test_a_line_of_megabytes_comes_in_pieces_and_none_twice() -> None:
     assert texts[-1] == "short"
     assert "".join(texts[:-1]) == "x" * 5_000_000
     assert max(map(len, texts)) <= MAX_LINE_BYTES
+    cursor.resume()
+    assert cursor.feed(log) == []
+    assert feed(log) == texts
 
 
 def test_half_a_line_at_a_drop_comes_whole() -> None:
