@@ -1,4 +1,4 @@
-"""Every call that a launcher, and `cleanup`, makes: its Role grants these, `doctor` asks for them."""
+"""Every call that a launcher or `cleanup` makes: its Role grants them, `doctor` asks for them."""
 
 from collections.abc import Mapping
 
