@@ -99,6 +99,7 @@ class FakeApiServer:
         self.allowed: Callable[[Manifest], bool] = lambda attributes: True
         self.openapi: dict[str, Manifest] = {}
         self.warning = ""
+        self.finalized: set[tuple[str, str]] = set()  # kinds that a controller takes apart first
         self.requests: list[Recorded] = []
         self.faults: list[Fault] = []
         self.objects: dict[tuple[str, str], dict[tuple[str, str], Manifest]] = {}
@@ -245,6 +246,19 @@ class FakeApiServer:
             for (owned_api, owned_plural), (owned_namespace, owned_name) in owned:
                 self.remove(owned_api, owned_plural, owned_name, owned_namespace)
 
+    def finalize(
+        self, api: str, plural: str, name: str, namespace: str = "ns", grace: int = 0
+    ) -> None:
+        """Says that an object is to go; whoever takes it apart removes it."""
+        with self.changed:
+            item = copy.deepcopy(self.objects[api, plural][namespace, name])
+            if "deletionTimestamp" not in item["metadata"]:
+                item["metadata"] |= {
+                    "deletionTimestamp": now(),
+                    "deletionGracePeriodSeconds": grace,
+                }
+                self.put(api, plural, item, namespace)
+
     def find(self, api: str, plural: str, name: str, namespace: str = "ns") -> Manifest | None:
         with self.changed:
             return copy.deepcopy(self.objects.get((api, plural), {}).get((namespace, name)))
@@ -296,7 +310,12 @@ class FakeApiServer:
             pod = self.find("v1", "pods", name, namespace)
             if pod and told:
                 status = pod["status"]["containerStatuses"][0]
-                terminated = {"exitCode": code, "containerID": status["containerID"]}
+                terminated = {
+                    "exitCode": code,
+                    "reason": "Error" if code else "Completed",
+                    "finishedAt": now(),
+                    "containerID": status["containerID"],
+                }
                 status["state"] = {"terminated": terminated}
                 pod["status"]["phase"] = "Failed" if code else "Succeeded"
                 self.put("v1", "pods", pod, namespace)
@@ -352,7 +371,7 @@ class FakeApiServer:
             epoch = self._epoch
         while True:
             with self.changed:
-                out = b""
+                out = bytearray()
                 while line < len(log.lines):
                     moment, text = log.lines[line]
                     stamped = f"{_timestamp(moment)} {text}".encode()
@@ -367,7 +386,7 @@ class FakeApiServer:
                         return
                     self.changed.wait(5)
                     continue
-            yield out
+            yield bytes(out)
 
 
 class _Server(ThreadingHTTPServer):
@@ -475,7 +494,10 @@ class _Handler(BaseHTTPRequestHandler):
                 wanted = body.get("preconditions", {}).get("uid")
                 if wanted not in (None, item["metadata"]["uid"]):
                     return self._answer(409, _status(409, "Conflict", "the UID does not fit"))
-                api.remove(*place.kind, place.name, place.namespace)
+                if place.kind in api.finalized:
+                    api.finalize(*place.kind, place.name, place.namespace)
+                else:
+                    api.remove(*place.kind, place.name, place.namespace)
                 return self._answer(200, _status(200, "", ""))
             if place.name and place.subresource != "log":
                 return self._answer(200, item)
@@ -615,6 +637,10 @@ def _merged(item: Any, changes: Any) -> Any:
         else:
             merged[key] = _merged(merged.get(key), value)
     return merged
+
+
+def now() -> str:
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def _event(change: str, item: Manifest) -> bytes:
