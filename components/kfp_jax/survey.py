@@ -6,7 +6,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from importlib.metadata import PackageNotFoundError, version
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from kfp_jax.doctor import Cluster, Machine, Manifest
 from kfp_jax.errors import ClusterError, Forbidden, NotFound
@@ -23,6 +23,7 @@ from kfp_jax.kube.resources import (
 )
 from kfp_jax.kube.retry import Retry
 from kfp_jax.manifests import rights
+from kfp_jax.manifests.dialect import schema_fields
 from kfp_jax.manifests.pod import FLAVORS
 from kfp_jax.manifests.runtime import shipped_name
 
@@ -76,31 +77,10 @@ def survey_cluster(client: "Client", namespace: str) -> Cluster:
         return Cluster(server=client.server, namespace=namespace, unreachable=str(error))
 
 
-def field_names(document: Manifest, kind: str) -> frozenset[str]:
-    """Returns the names of all fields, at any depth, of a kind in an OpenAPI 3 document. Pure."""
-    schemas = document.get("components", {}).get("schemas", {}).values()
-    found: set[str] = set()
-    for schema in schemas:
-        kinds = schema.get("x-kubernetes-group-version-kind", ())
-        if any(item.get("kind") == kind for item in kinds):
-            _collect(schema, found)
-    return frozenset(found)
-
-
-def _collect(schema: Any, found: set[str]) -> None:
-    if isinstance(schema, dict):
-        found.update(schema.get("properties", {}))
-        for item in schema.values():
-            _collect(item, found)
-    elif isinstance(schema, list):
-        for item in schema:
-            _collect(item, found)
-
-
 def _fields(client: "Client", resource: Resource, kind: str) -> frozenset[str] | None:
     if not client.serves(resource):
         return None
-    return field_names(client.openapi(resource.group, resource.version), kind)
+    return schema_fields(client.openapi(resource.group, resource.version), kind)
 
 
 def _trainer_version(client: "Client") -> str:

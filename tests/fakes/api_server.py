@@ -614,9 +614,10 @@ def _fits(item: Manifest, namespace: str, query: Mapping[str, str]) -> bool:
     if namespace not in ("", metadata.get("namespace", "")):
         return False
     labels = metadata.get("labels", {})
-    pairs = [p.split("=", 1) for p in query.get("labelSelector", "").split(",") if p]
-    if any(labels.get(key.strip("=")) != value.strip("=") for key, value in pairs):
-        return False
+    for term in filter(None, query.get("labelSelector", "").split(",")):
+        key, equals, value = term.partition("=")
+        if key not in labels or (equals and labels[key] != value.strip("=")):
+            return False
     fields = [p.split("=", 1) for p in query.get("fieldSelector", "").split(",") if p]
     return all(_at(item, key) == value for key, value in fields)
 

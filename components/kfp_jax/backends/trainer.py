@@ -1,6 +1,6 @@
 """Jobs as TrainJobs of Kubeflow Trainer 2.2 or newer."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from functools import cached_property
 from typing import Any
@@ -14,7 +14,7 @@ from kfp_jax.backends.trainjob_status import reduce_trainjob
 from kfp_jax.errors import ClusterError, Conflict, Forbidden, NotFound, Rejected, SpecError
 from kfp_jax.kube.client import Client
 from kfp_jax.kube.resources import CLUSTER_RUNTIMES, JOBSETS, RUNTIMES, TRAINJOBS
-from kfp_jax.manifests.dialect import Dialect, dialect_of_schema
+from kfp_jax.manifests.dialect import Dialect, dialect_of_schema, schema_fields
 from kfp_jax.manifests.identity import SPEC_HASH, Identity, Owner, owner_reference
 from kfp_jax.manifests.runtime import (
     FRAMEWORK,
@@ -168,22 +168,7 @@ def trainer_dialect(client: Client) -> Dialect:
             " the backend jobset."
         )
     document = client.openapi(TRAINJOBS.group, TRAINJOBS.version)
-    schemas = document.get("components", {}).get("schemas", {})
-    jobs = [schema for name, schema in schemas.items() if name.endswith(".TrainJob")]
-    return dialect_of_schema(frozenset(_fields(jobs)))
-
-
-def _fields(schema: Any) -> Iterator[str]:
-    """Yields the names of all fields of an OpenAPI schema, at any depth."""
-    if isinstance(schema, dict):
-        properties = schema.get("properties")
-        if isinstance(properties, dict):
-            yield from properties
-        for item in schema.values():
-            yield from _fields(item)
-    elif isinstance(schema, list):
-        for item in schema:
-            yield from _fields(item)
+    return dialect_of_schema(schema_fields(document, "TrainJob"))
 
 
 def _is_own(runtime: Manifest, identity: Identity) -> bool:

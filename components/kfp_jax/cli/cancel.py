@@ -18,7 +18,7 @@ def cancel(
     Example: kfp-jax cancel mnist-0a1b2c3d-1
     """
     with connected(context, namespace) as (client, where):
-        job = find_job(client, where, name)
+        job, _ = find_job(client, where, name)
         if job.phase.finished:
             note(f"Job {name} has {job.phase.value.lower()} already; nothing was done.")
             return

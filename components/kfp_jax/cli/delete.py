@@ -18,5 +18,6 @@ def delete(
     Example: kfp-jax delete mnist-0a1b2c3d-1
     """
     with connected(context, namespace) as (client, where):
-        delete_job(client, find_job(client, where, name))
+        job, _ = find_job(client, where, name)
+        delete_job(client, job)
     note(f"Job {name} is deleted.")

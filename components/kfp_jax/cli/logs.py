@@ -12,8 +12,8 @@ from kfp_jax.cancellation import cancel_on_signals
 from kfp_jax.cli import options
 from kfp_jax.cli.cluster import connected, note
 from kfp_jax.cluster.jobs import ClusterJob
-from kfp_jax.cluster.lookup import find_job, job_pods, read_log
-from kfp_jax.cluster.nodes import NodeState, read_nodes, trains
+from kfp_jax.cluster.lookup import find_job, read_log
+from kfp_jax.cluster.nodes import NodeState, trains
 from kfp_jax.errors import JobCancelled, SpecError
 from kfp_jax.reports import Report, parse_line
 from kfp_jax.sinks import PlainSink
@@ -51,8 +51,8 @@ def logs(
     with connected(context, namespace) as (client, where), cancel_on_signals() as cancellation:
         from kfp_jax.cluster.following import JobLogs
 
-        job = find_job(client, where, name)
-        nodes = [node for node in read_nodes(job_pods(client, job)) if trains(job, node)]
+        job, found = find_job(client, where, name)
+        nodes = [node for node in found if trains(job, node)]
         _check_process(job, nodes, process)
         reader = JobLogs(client, job, process=process, follow=follow)
         with cancellation.carried_out_by(reader.stop):

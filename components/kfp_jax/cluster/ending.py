@@ -6,7 +6,8 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from kfp_jax.cluster.jobs import TRAINER, ClusterJob, Manifest, moment
+from kfp_jax.backends.pod_status import Manifest
+from kfp_jax.cluster.jobs import TRAINER, ClusterJob, moment
 from kfp_jax.cluster.lookup import find_jobs
 from kfp_jax.errors import Conflict, NotFound
 from kfp_jax.kube.resources import JOBSETS, RUNTIMES, TRAINJOBS
@@ -43,14 +44,17 @@ class Removal:
 
 
 def delete_job(client: "Client", job: ClusterJob) -> None:
-    """Deletes a job and the runtime that is its own; its pods get their time to save and leave.
+    """Deletes a job and the runtime that is its own.
+
+    Its pods get their grace period to save, and it keeps its name until they are gone, so that no
+    other can run beside them.
 
     Raises:
         NotFound: It is gone already.
         Conflict: Another job has its name by now.
     """
     resource = TRAINJOBS if job.backend == TRAINER else JOBSETS
-    client.delete(resource, job.namespace, job.name, uid=job.uid)
+    client.delete(resource, job.namespace, job.name, uid=job.uid, propagation="Foreground")
     if job.ours and job.runtime == f"{NAMESPACED_KIND}/{job.name}":
         with suppress(NotFound):  # it went with its owner
             client.delete(RUNTIMES, job.namespace, job.name)

@@ -3,7 +3,8 @@
 import threading
 from collections.abc import Iterator
 
-from kfp_jax.cluster.jobs import TRAINER, ClusterJob, Manifest, read_jobset, read_trainjob
+from kfp_jax.backends.pod_status import Manifest
+from kfp_jax.cluster.jobs import TRAINER, ClusterJob, read_jobset, read_trainjob
 from kfp_jax.cluster.lookup import pod_labels
 from kfp_jax.cluster.nodes import read_node, trains
 from kfp_jax.errors import ClusterError
@@ -36,7 +37,7 @@ class JobLogs:
         self._follower = LogFollower(
             client,
             job.namespace,
-            pod_labels(job),
+            pod_labels(job.name),
             job.container,
             self._label,
             follow=self._follow,
@@ -86,5 +87,6 @@ def _ends(event: Event, job: ClusterJob) -> bool:
     found = [item for item in objects if item["metadata"]["uid"] == job.uid]
     if not found:
         return isinstance(event, Listed)
-    read = read_trainjob(found[0], None) if job.backend == TRAINER else read_jobset(found[0])
+    trainjob = job.backend == TRAINER
+    read = read_trainjob(found[0], None, ()) if trainjob else read_jobset(found[0], ())
     return read.phase.finished

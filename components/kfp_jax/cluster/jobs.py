@@ -1,15 +1,17 @@
 """From a TrainJob or a JobSet, ours or somebody else's, to one value. Pure."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from kfp_jax.backends.jobset_status import reduce_jobset
+from kfp_jax.backends.pod_status import JOBSET_NAME, Manifest, Pod
+from kfp_jax.backends.trainjob_status import owns, reduce_trainjob
 from kfp_jax.manifests.environment import NODE
 from kfp_jax.manifests.identity import ATTEMPT_LABEL, MANAGED_BY, PREFIX, RENEWED, label
-from kfp_jax.status import Phase
-
-Manifest = Mapping[str, Any]
+from kfp_jax.manifests.runtime import CLUSTER_KIND
+from kfp_jax.status import JobStatus, Phase
 
 TRAINER = "trainer"
 JOBSET = "jobset"
@@ -84,83 +86,75 @@ class ClusterJob:
         }
 
 
-def read_jobs(trainjobs: Iterable[Manifest], jobsets: Iterable[Manifest]) -> list[ClusterJob]:
+def read_jobs(
+    trainjobs: Iterable[Manifest], jobsets: Iterable[Manifest], pods: Iterable[Manifest]
+) -> list[ClusterJob]:
     """Returns all jobs, the newest first; a TrainJob's own JobSet is no job beside it."""
-    sets = list(jobsets)
-    owned = {owner: item for item in sets if (owner := _owner_uid(item))}
-    found = [read_trainjob(item, owned.get(item["metadata"]["uid"])) for item in trainjobs]
-    found += [read_jobset(item) for item in sets if not _owner_uid(item)]
+    sets = {_key(item): item for item in jobsets}
+    members: dict[tuple[str, str], list[Manifest]] = {}
+    for pod in pods:
+        metadata = pod["metadata"]
+        name = metadata.get("labels", {}).get(JOBSET_NAME, "")
+        members.setdefault((metadata["namespace"], name), []).append(pod)
+    found = []
+    for item in trainjobs:
+        key = _key(item)
+        found.append(read_trainjob(item, sets.get(key), members.get(key, ())))
+        if key in sets and owns(item, sets[key]):
+            del sets[key]
+    found += [read_jobset(item, members.get(key, ())) for key, item in sets.items()]
     return sorted(found, key=lambda job: (-job.created.timestamp(), job.namespace, job.name))
 
 
-def read_trainjob(manifest: Manifest, jobset: Manifest | None) -> ClusterJob:
+def read_trainjob(
+    manifest: Manifest, jobset: Manifest | None, pods: Iterable[Manifest]
+) -> ClusterJob:
     """Returns a TrainJob as a job.
 
     Args:
         manifest: The TrainJob.
-        jobset: The JobSet of its name, if it is there and may be read. One that another object owns
-            tells nothing of this job.
+        jobset: The JobSet of its name, if it is there and may be read.
+        pods: Of that JobSet.
     """
-    if jobset is not None and _owner_uid(jobset) != manifest["metadata"]["uid"]:
-        jobset = None
     spec, status = manifest.get("spec", {}), manifest.get("status", {})
-    trainer, ref = spec.get("trainer", {}), spec.get("runtimeRef", {})
-    runtime = f"{ref.get('kind', 'ClusterTrainingRuntime')}/{ref['name']}" if ref else ""
-    restarts = jobset.get("status", {}).get("restarts", 0) if jobset else None
-    phase, reason, message = _phase(
-        status.get("conditions", ()),
-        done="Complete",
-        suspended=bool(spec.get("suspend")),
-        counts=status.get("jobsStatus", ()),
-        restarts=restarts or 0,
-    )
+    ref = spec["runtimeRef"]
+    stands = reduce_trainjob(manifest, jobset, [Pod(pod) for pod in pods])
+    own = jobset if jobset and owns(manifest, jobset) else None
     return ClusterJob(
         **_identity(manifest),
+        **_standing(stands),
         backend=TRAINER,
-        phase=phase,
-        reason=reason,
-        message=message,
-        nodes=trainer.get("numNodes") or (_node_count(jobset) if jobset else None),
-        restarts=restarts,
-        runtime=runtime,
-        **_training(jobset),
+        nodes=spec.get("trainer", {}).get("numNodes") or (_node_count(own) if own else None),
+        restarts=stands.restarts if own else None,
+        runtime=f"{ref.get('kind', CLUSTER_KIND)}/{ref['name']}",
         progress=status.get("trainerStatus", {}).get("progressPercentage"),
+        **_training(own),
     )
 
 
-def read_jobset(manifest: Manifest) -> ClusterJob:
+def read_jobset(manifest: Manifest, pods: Iterable[Manifest]) -> ClusterJob:
     """Returns a JobSet that no TrainJob owns as a job."""
-    spec, status = manifest.get("spec", {}), manifest.get("status", {})
-    restarts = status.get("restarts", 0)
-    phase, reason, message = _phase(
-        status.get("conditions", ()),
-        done="Completed",
-        suspended=bool(spec.get("suspend")),
-        counts=status.get("replicatedJobsStatus", ()),
-        restarts=restarts,
-    )
+    stands = reduce_jobset(manifest, [Pod(pod) for pod in pods])
+    training = _training(manifest)
+    if stands.phase is Phase.RUNNING and training.get("step") == "":
+        # Whose jobs have other names than ours: all of them train, as far as anybody knows.
+        counts = manifest.get("status", {}).get("replicatedJobsStatus", ())
+        if not counts or not all(item["ready"] or item["succeeded"] for item in counts):
+            stands = JobStatus(Phase.STARTING, restarts=stands.restarts)
     return ClusterJob(
         **_identity(manifest),
+        **_standing(stands),
         backend=JOBSET,
-        phase=phase,
-        reason=reason,
-        message=message,
         nodes=_node_count(manifest),
-        restarts=restarts,
+        restarts=stands.restarts,
         runtime="",
-        **_training(manifest),
+        **training,
     )
 
 
 def moment(text: str | None) -> datetime | None:
     """Returns a time as Kubernetes writes it, or None for none."""
     return datetime.fromisoformat(text) if text else None
-
-
-def condition(conditions: Iterable[Manifest], kind: str) -> Manifest | None:
-    """Returns the condition of that type if it is true; the order of conditions says nothing."""
-    found = [c for c in conditions if c.get("type") == kind and c.get("status") == "True"]
-    return found[0] if found else None
 
 
 def _identity(manifest: Manifest) -> dict[str, Any]:
@@ -181,29 +175,12 @@ def _identity(manifest: Manifest) -> dict[str, Any]:
     }
 
 
-def _phase(
-    conditions: Iterable[Manifest],
-    *,
-    done: str,
-    suspended: bool,
-    counts: Iterable[Manifest],
-    restarts: int,
-) -> tuple[Phase, str, str]:
-    """Returns the phase, and the cluster's reason and message for it."""
-    conditions = list(conditions)
-    for kind, phase in ((done, Phase.SUCCEEDED), ("Failed", Phase.FAILED)):
-        if found := condition(conditions, kind):
-            return phase, found.get("reason", ""), found.get("message", "")
-    if suspended:
-        found = condition(conditions, "Suspended") or {}
-        return Phase.QUEUED, found.get("reason", ""), found.get("message", "")
-    nodes = [item for item in counts if item.get("name") == NODE] or list(counts)
-    if nodes and all(item.get("ready", 0) or item.get("succeeded", 0) for item in nodes):
-        return Phase.RUNNING, "", ""
-    if restarts:
-        return Phase.RESTARTING, "", ""
-    active = any(item.get("active", 0) for item in nodes)
-    return Phase.STARTING if active else Phase.PENDING, "", ""
+def _standing(status: JobStatus) -> dict[str, Any]:
+    return {"phase": status.phase, "reason": status.reason, "message": status.message}
+
+
+def _key(manifest: Manifest) -> tuple[str, str]:
+    return manifest["metadata"]["namespace"], manifest["metadata"]["name"]
 
 
 def _node_count(jobset: Manifest) -> int:
@@ -228,10 +205,3 @@ def _training(jobset: Manifest | None) -> dict[str, Any]:
         "step": NODE if nodes is not jobs else "",
         "container": NODE if NODE in names or not names else names[0],
     }
-
-
-def _owner_uid(manifest: Manifest) -> str:
-    """Returns the uid of the TrainJob that owns a JobSet, or ""."""
-    owners = manifest["metadata"].get("ownerReferences", ())
-    found = [item["uid"] for item in owners if item.get("kind") == "TrainJob"]
-    return found[0] if found else ""

@@ -1,12 +1,13 @@
 """Finds jobs on a cluster, with their pods, events and logs."""
 
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeVar
 
-from kfp_jax.cluster.jobs import ClusterJob, Manifest, read_jobs, read_jobset, read_trainjob
+from kfp_jax.backends.event_status import explained
+from kfp_jax.backends.pod_status import JOBSET_NAME, Manifest
+from kfp_jax.cluster.jobs import ClusterJob, read_jobs, read_jobset, read_trainjob
 from kfp_jax.cluster.nodes import (
-    JOBSET_NAME,
     JobEvent,
     NodeState,
     missing,
@@ -17,6 +18,7 @@ from kfp_jax.errors import Forbidden, NotFound, Rejected
 from kfp_jax.kube import requests
 from kfp_jax.kube.resources import EVENTS, JOBSETS, PODS, TRAINJOBS
 from kfp_jax.kube.stop import Stop
+from kfp_jax.status import JobStatus
 
 if TYPE_CHECKING:
     from kfp_jax.kube.client import Client
@@ -63,42 +65,39 @@ def find_jobs(client: "Client", namespace: str, *, labels: str = "") -> Found:
     jobsets = _read(lambda: client.list(JOBSETS, namespace, labels=labels).items, problems)
     if trainjobs is None and jobsets is None:
         raise problems[0]
-    jobs = read_jobs(trainjobs or (), jobsets or ())
+    pods = _read(lambda: client.list(PODS, namespace, labels=JOBSET_NAME).items, problems)
+    jobs = read_jobs(trainjobs or (), jobsets or (), pods or ())
     return Found(jobs, [str(item) for item in problems if isinstance(item, Forbidden)])
 
 
-def find_job(client: "Client", namespace: str, name: str) -> ClusterJob:
-    """Returns the job of that name.
+def find_job(client: "Client", namespace: str, name: str) -> tuple[ClusterJob, list[NodeState]]:
+    """Returns the job of that name, and its nodes that are there now.
 
     Raises:
         NotFound: There is none.
     """
-    notes: list[str] = []
-    return _find_job(client, namespace, name, notes)
+    job, pods = _find_job(client, namespace, name, [])
+    return job, read_nodes(pods)
 
 
 def look_up(client: "Client", namespace: str, name: str) -> Detail:
-    """Returns the job of that name with its pods and events.
+    """Returns the job of that name with its nodes and events.
 
     Raises:
         NotFound: There is none.
     """
     notes: list[str] = []
-    job = _find_job(client, namespace, name, notes)
-    pods = _noted(lambda: job_pods(client, job), notes) or []
+    job, pods = _find_job(client, namespace, name, notes)
     nodes = read_nodes(pods)
     events = _noted(lambda: client.list(EVENTS, namespace).items, notes) or ()
+    why = explained(JobStatus(job.phase, job.reason, job.message), name, events)
+    job = replace(job, reason=why.reason, message=why.message)
     return Detail(job, nodes, read_events(events, job, nodes), missing(job, pods), notes)
 
 
-def job_pods(client: "Client", job: ClusterJob) -> list[Manifest]:
-    """Returns the pods of a job that are there now."""
-    return list(client.list(PODS, job.namespace, labels=pod_labels(job)).items)
-
-
-def pod_labels(job: ClusterJob) -> str:
+def pod_labels(name: str) -> str:
     """Returns the selector of a job's pods; JobSet sets the label, whoever made the job."""
-    return f"{JOBSET_NAME}={job.name}"
+    return f"{JOBSET_NAME}={name}"
 
 
 def last_lines(client: "Client", namespace: str, node: NodeState) -> list[str]:
@@ -129,15 +128,19 @@ def read_log(
         return
 
 
-def _find_job(client: "Client", namespace: str, name: str, notes: list[str]) -> ClusterJob:
+def _find_job(
+    client: "Client", namespace: str, name: str, notes: list[str]
+) -> tuple[ClusterJob, Sequence[Manifest]]:
     problems: list[Forbidden | NotFound] = []
     trainjob = _read(lambda: client.get(TRAINJOBS, namespace, name), problems)
     jobset = _read(lambda: client.get(JOBSETS, namespace, name), problems)
-    notes += [str(item) for item in problems if isinstance(item, Forbidden)]
-    if trainjob is not None:
-        return read_trainjob(trainjob, jobset)
-    if jobset is not None:
-        return read_jobset(jobset)
+    if trainjob is not None or jobset is not None:
+        pods = _read(lambda: client.list(PODS, namespace, labels=pod_labels(name)).items, problems)
+        notes += [str(item) for item in problems if isinstance(item, Forbidden)]
+        if trainjob is not None:
+            return read_trainjob(trainjob, jobset, pods or ()), pods or ()
+        if jobset is not None:
+            return read_jobset(jobset, pods or ()), pods or ()
     refused = [item for item in problems if isinstance(item, Forbidden)]
     if refused:
         raise refused[0]

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from kfp_jax.cluster.jobs import ClusterJob, Manifest, condition, moment
+from kfp_jax.backends.pod_status import Manifest, condition
+from kfp_jax.cluster.jobs import ClusterJob, moment
 from kfp_jax.manifests.environment import NODE
 from kfp_jax.reports import Report, parse_line
 from kfp_jax.sinks import describe
 
-JOBSET_NAME = "jobset.sigs.k8s.io/jobset-name"
 _STEP = "jobset.sigs.k8s.io/replicatedjob-name"
 _ATTEMPT = "jobset.sigs.k8s.io/restart-attempt"
 _JOB_INDEX = "jobset.sigs.k8s.io/job-index"
@@ -201,7 +201,7 @@ def _state(pod: Manifest, own: Manifest) -> tuple[str, str]:
     for found in status.get("conditions", ()):
         if found.get("type") == "PodScheduled" and found.get("status") == "False":
             return found.get("reason", "Unschedulable"), found.get("message", "")
-    disrupted = condition(status.get("conditions", ()), "DisruptionTarget")
+    disrupted = condition(status, "DisruptionTarget")
     if disrupted:
         return disrupted.get("reason", "Disrupted"), disrupted.get("message", "")
     return status.get("phase", "Unknown"), ""

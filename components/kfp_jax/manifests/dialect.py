@@ -1,8 +1,9 @@
 """What differs between the versions of Kubeflow Trainer that we write TrainJobs for."""
 
 import re
-from collections.abc import Container
+from collections.abc import Container, Iterator, Mapping
 from enum import StrEnum
+from typing import Any
 
 from kfp_jax.errors import SpecError
 
@@ -50,3 +51,22 @@ def dialect_of_schema(fields: Container[str]) -> Dialect:
     if "runtimePatches" not in fields:
         raise SpecError(f"The Kubeflow Trainer on this cluster is older than 2.2 and {_TOO_OLD}")
     return Dialect.V2_3 if "terminationGracePeriodSeconds" in fields else Dialect.V2_2
+
+
+def schema_fields(document: Mapping[str, Any], kind: str) -> frozenset[str]:
+    """Returns the names of all fields, at any depth, of a kind in an OpenAPI 3 document."""
+    schemas = document.get("components", {}).get("schemas", {})
+    found = [schema for name, schema in schemas.items() if name.endswith(f".{kind}")]
+    return frozenset(_fields(found))
+
+
+def _fields(schema: Any) -> Iterator[str]:
+    if isinstance(schema, Mapping):
+        properties = schema.get("properties")
+        if isinstance(properties, Mapping):
+            yield from properties
+        for item in schema.values():
+            yield from _fields(item)
+    elif isinstance(schema, list):
+        for item in schema:
+            yield from _fields(item)

@@ -79,10 +79,10 @@ def put(server: FakeApiServer, manifest: dict[str, Any], api: str, plural: str) 
     return str(server.put(api, plural, manifest)["metadata"]["uid"])
 
 
-def put_job(server: FakeApiServer, name: str = JOB, **more: Any) -> str:
+def put_job(server: FakeApiServer, name: str = JOB, *, below: Any = None, **more: Any) -> str:
     """Makes a TrainJob with its JobSet, and returns its uid."""
     uid = put(server, trainjob(name, **{"created": ago(hours=3), **more}), TRAINER, "trainjobs")
-    owned = jobset(name, owner=uid, labels=more.get("labels"), status={"restarts": 1})
+    owned = jobset(name, owner=uid, labels=more.get("labels"), status=below)
     put(server, owned, JOBSET, "jobsets")
     return uid
 
@@ -227,7 +227,7 @@ def test_cancel_deletes_exactly_that_job(server: FakeApiServer, run: Run, name: 
 def test_cancel_leaves_a_finished_job_and_delete_removes_it(
     server: FakeApiServer, run: Run
 ) -> None:
-    put_job(server, status={"conditions": [{"type": "Complete", "status": "True"}]})
+    put_job(server, below={"conditions": [{"type": "Completed", "status": "True"}]})
     result = run("cancel", JOB)
     assert result.code == 0
     assert "has succeeded already" in result.err
@@ -269,6 +269,15 @@ def test_logs_follow_a_job_to_its_end(server: FakeApiServer, run: Run) -> None:
     result = run("logs", "hand-made", "--follow")
     others.join()
     assert (result.code, result.out) == (0, "[0] one\n[0] two\n")
+
+
+def test_status_says_what_holds_a_job_up(server: FakeApiServer, run: Run) -> None:
+    put_job(server)
+    refusal = event("Job", f"{JOB}-node-0", "FailedCreate", "exceeded quota: q", timedelta(0))
+    put(server, {**refusal, "type": "Warning"}, "v1", "events")
+    detail = json.loads(run("status", JOB, "--json").out)
+    assert (detail["phase"], detail["reason"]) == ("STARTING", "QuotaExceeded")
+    assert detail["message"] == "exceeded quota: q"
 
 
 def test_logs_of_a_process_that_is_not_there(server: FakeApiServer, run: Run) -> None:
@@ -345,9 +354,8 @@ def test_doctor_asks_for_exactly_the_rights_of_the_launcher(
 
 def test_doctor_is_content_with_a_sound_cluster(server: FakeApiServer, run: Run) -> None:
     server.put("v1", "namespaces", {"metadata": {"name": "ns"}}, namespace="")
-    gvk = [{"kind": "JobSet"}]
-    schema = {"properties": {"restartStrategy": {}}, "x-kubernetes-group-version-kind": gvk}
-    server.openapi[JOBSET] = {"components": {"schemas": {"JobSet": schema}}}
+    schema = {"properties": {"restartStrategy": {}}}
+    server.openapi[JOBSET] = {"components": {"schemas": {"v1alpha2.JobSet": schema}}}
     result = run("doctor", "--backend", "jobset")
     assert (result.code, result.out.splitlines()[-1]) == (0, "A job can run: jobset.")
 

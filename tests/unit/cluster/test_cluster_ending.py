@@ -25,7 +25,7 @@ def test_a_job_is_left_when_nobody_follows_it(
     created: int, renewed: int | None, followed: bool, removed: bool
 ) -> None:
     annotations = {RENEWED: at(renewed * MINUTE)} if renewed else {}
-    job = read_trainjob(trainjob(created=at(created * MINUTE), annotations=annotations), None)
+    job = read_trainjob(trainjob(created=at(created * MINUTE), annotations=annotations), None, ())
     assert judge(job, NOW, followed=followed).removed is removed
 
 

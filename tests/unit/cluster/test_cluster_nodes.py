@@ -109,7 +109,7 @@ def test_processes_come_in_their_order_and_what_prepares_after_them() -> None:
         ("node", 10),
         ("dataset-initializer", 0),
     ]
-    job = read_jobset(jobset())
+    job = read_jobset(jobset(), ())
     assert [trains(job, node) for node in nodes] == [True, True, True, False]
 
 
@@ -133,7 +133,7 @@ def test_events_are_those_of_the_job_and_no_namesake_the_newest_last() -> None:
         ),
         event("Workload", f"trainjob-{name}-1a2b3", "Pending", "no quota", 5 * MINUTE),
     ]
-    job = read_trainjob(trainjob(), None)
+    job = read_trainjob(trainjob(), None, ())
     found = read_events(events, job, read_nodes([pod()]))
     assert [item.reason for item in found] == [
         "Pending",
@@ -147,9 +147,9 @@ def test_events_are_those_of_the_job_and_no_namesake_the_newest_last() -> None:
 
 
 def test_a_job_that_others_made_says_what_it_lacks() -> None:
-    job = read_trainjob(trainjob("hand-made", labels={}), None)
+    job = read_trainjob(trainjob("hand-made", labels={}), None, ())
     lacks = missing(job, [pod(env=False, policy="OnFailure")])
     for part, text in zip(("did not make", "JAX_*", "OnFailure"), lacks, strict=True):
         assert part in text
     assert len(missing(job, [pod()])) == 1
-    assert missing(read_trainjob(trainjob(), None), [pod(policy="OnFailure")]) == []
+    assert missing(read_trainjob(trainjob(), None, ()), [pod(policy="OnFailure")]) == []

@@ -10,7 +10,6 @@ from kfp_jax.doctor import Cluster, Level, Machine, Verdict, examine_cluster, ex
 from kfp_jax.manifests.pod import FLAVORS
 from kfp_jax.manifests.runtime import shipped_name, shipped_runtime
 from kfp_jax.pods import Pods, Resources, Volume
-from kfp_jax.survey import field_names
 
 MACHINE = Machine(python="3.11.7", cores=8, jax="0.10.2", jax_error="", kfp="2.17.3")
 RUNTIMES: dict[str, Any] = {shipped_name(kind): shipped_runtime(kind) for kind in FLAVORS}
@@ -259,16 +258,3 @@ def test_this_machine(changes: dict[str, Any], able: tuple[str, ...], remedy: st
     verdict = examine_machine(replace(MACHINE, **changes))
     assert verdict.able == able
     assert remedy in " ".join(item.remedy for item in verdict.findings)
-
-
-def test_field_names_are_found_at_any_depth_of_one_kind() -> None:
-    def schema(kind: str, field: str) -> dict[str, Any]:
-        inner = {"type": "array", "items": {"properties": {field: {"type": "string"}}}}
-        return {
-            "properties": {"spec": {"properties": {"outer": inner}}},
-            "x-kubernetes-group-version-kind": [{"kind": kind}],
-        }
-
-    schemas = {"a": schema("TrainJob", "runtimePatches"), "b": schema("TrainJobList", "other")}
-    document = {"components": {"schemas": schemas}}
-    assert field_names(document, "TrainJob") == {"spec", "outer", "runtimePatches"}
