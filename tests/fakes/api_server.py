@@ -19,7 +19,18 @@ from typing import Any, Self
 from urllib.parse import parse_qs, urlsplit
 
 Manifest = dict[str, Any]
-CORE = ("v1", "pods"), ("v1", "services"), ("v1", "configmaps"), ("v1", "events")
+CORE = tuple(
+    ("v1", plural)
+    for plural in (
+        "configmaps",
+        "events",
+        "limitranges",
+        "namespaces",
+        "pods",
+        "resourcequotas",
+        "services",
+    )
+)
 _START = int(datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC).timestamp()) * 1_000_000_000
 
 
@@ -592,7 +603,7 @@ def _place(parts: list[str]) -> Place:
     depth = 3 if parts[0] == "apis" else 2
     api, rest = "/".join(parts[1:depth]), parts[depth:]
     namespace = ""
-    if rest[0] == "namespaces":
+    if rest[0] == "namespaces" and len(rest) > 2:
         namespace, rest = rest[1], rest[2:]
     plural, name, subresource = (*rest, "", "")[:3]
     return Place(api, plural, namespace, name, subresource)
