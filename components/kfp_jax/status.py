@@ -19,6 +19,16 @@ EXIT_STOPPED = 75  # saved and left because it was asked to
 FINAL_EXITS = frozenset({EXIT_BAD_INPUT, EXIT_DIVERGED})
 
 
+# Our words, in `reason`, for what Kubernetes has none of its own for.
+DELETED = "Deleted"  # somebody deleted the pod
+INIT_FAILED = "InitContainerFailed"
+QUOTA = "QuotaExceeded"
+POD_REFUSED = "PodRefused"
+JOB_REFUSED = "JobRefused"  # the controller cannot make the JobSet, or its parts
+WEBHOOK_DOWN = "WebhookDown"
+FOREIGN_JOBSET = "ForeignJobSet"
+
+
 class Phase(StrEnum):
     """Where a job stands: PENDING to RUNNING in this order, RESTARTING leads back to STARTING."""
 

@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, ClassVar
+from typing import Any
 
 from kfp_jax.backends.adoption import Verdict, judge
 from kfp_jax.backends.base import JobRef, LogLine, never
@@ -38,9 +38,9 @@ class ClusterBackend(ABC):
     spec: so a launcher may be killed at any moment, and the one after it finds what there is.
     """
 
-    name: ClassVar[str]
-    job: ClassVar[Resource]  # what `submit` creates
-    watched: ClassVar[tuple[Resource, ...]]  # what has the job's name and tells how it stands
+    name: str
+    job: Resource  # what `submit` creates
+    watched: tuple[Resource, ...]  # what has the job's name and tells how it stands
 
     def __init__(
         self,
@@ -98,7 +98,7 @@ class ClusterBackend(ABC):
             identity = self._identity(name)
             job = self._obtain(spec, identity)
             if job is not None:
-                self._observe(job)
+                self._observe(job, renews=True)
                 return self._ref(job)
             name = next_attempt(name)
         raise Conflict(
@@ -197,8 +197,8 @@ class ClusterBackend(ABC):
         metadata = job["metadata"]
         return JobRef(self.name, metadata["name"], metadata["namespace"], metadata["uid"])
 
-    def _observe(self, job: Manifest) -> Observer:
-        observer = Observer(self._client, job, self.watched, self._reduce)
+    def _observe(self, job: Manifest, *, renews: bool = False) -> Observer:
+        observer = Observer(self._client, job, self.watched, self._reduce, renews=renews)
         before = self._observers.pop(observer.name, None)
         if before:
             before.close()

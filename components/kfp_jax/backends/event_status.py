@@ -1,14 +1,10 @@
 """From Kubernetes' events to why a job has no pods. Pure."""
 
 from collections.abc import Iterable
+from dataclasses import replace
 
-from kfp_jax.backends.pod_status import Manifest, seconds
-from kfp_jax.status import JobStatus, Phase
-
-QUOTA = "QuotaExceeded"
-POD_REFUSED = "PodRefused"
-JOB_REFUSED = "JobRefused"
-VOLUME = "FailedMount"
+from kfp_jax.backends.pod_status import Manifest, line, seconds
+from kfp_jax.status import JOB_REFUSED, POD_REFUSED, QUOTA, WEBHOOK_DOWN, JobStatus, Phase
 
 # An event's reason -> ours. Pods tell most by themselves; of these things they cannot.
 _REASONS = {
@@ -17,11 +13,11 @@ _REASONS = {
     "HeadlessServiceCreationFailed": JOB_REFUSED,
     "PVCCreationFailed": JOB_REFUSED,
     "FailedCreate": POD_REFUSED,
-    "FailedMount": VOLUME,
-    "FailedAttachVolume": VOLUME,
+    "FailedMount": "FailedMount",
+    "FailedAttachVolume": "FailedMount",
 }
 # The platform tries these again, and does so with success once it is itself well.
-_PASSING = ("failed calling webhook", "connection refused", "InternalError", "timeout")
+_PASSING = ("failed calling webhook", "connection refused")
 
 
 def explained(status: JobStatus, name: str, events: Iterable[Manifest]) -> JobStatus:
@@ -31,10 +27,8 @@ def explained(status: JobStatus, name: str, events: Iterable[Manifest]) -> JobSt
     for event in sorted(events, key=_moment, reverse=True):
         reason = _REASONS.get(event.get("reason", ""))
         if reason and _concerns(event, name):
-            message = " ".join(str(event.get("message") or "").split()).rstrip(".")
-            return JobStatus(
-                status.phase, _refined(reason, message), message, status.restarts, status.processes
-            )
+            message = line(event.get("message"))
+            return replace(status, reason=_refined(reason, message), message=message)
     return status
 
 
@@ -43,7 +37,7 @@ def _refined(reason: str, message: str) -> str:
         if "exceeded quota" in message:
             return QUOTA
         if any(mark in message for mark in _PASSING):
-            return f"{reason}ForNow"
+            return WEBHOOK_DOWN
     return reason
 
 

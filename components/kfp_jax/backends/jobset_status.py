@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from kfp_jax.backends.pod_status import Manifest, Pod, condition, reduce_pods
+from kfp_jax.backends.pod_status import Manifest, Pod, condition, line, reduce_pods
 from kfp_jax.manifests.environment import NODE
 from kfp_jax.manifests.identity import QUEUE_LABEL
 from kfp_jax.status import JobStatus, Phase, ProcessStatus
@@ -22,7 +22,7 @@ def reduce_jobset(jobset: Manifest, pods: Sequence[Pod]) -> JobStatus:
         return JobStatus(phase, reason, message, restarts, processes)
 
     if failed:
-        return stands(Phase.FAILED, failed.get("reason", ""), failed.get("message", ""))
+        return stands(Phase.FAILED, failed.get("reason", ""), line(failed.get("message")))
     if condition(status, "Completed"):
         return stands(Phase.SUCCEEDED)
     if suspended(jobset):

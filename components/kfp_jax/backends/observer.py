@@ -2,11 +2,13 @@
 
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
+from datetime import UTC, datetime
 
 from kfp_jax.backends.event_status import explained
 from kfp_jax.backends.pod_status import JOBSET_NAME, Manifest, Pod
-from kfp_jax.errors import ClusterError, Forbidden
+from kfp_jax.errors import ClusterError
 from kfp_jax.kube.client import Client
 from kfp_jax.kube.feed import Feed
 from kfp_jax.kube.requests import PODS, Resource
@@ -14,14 +16,13 @@ from kfp_jax.kube.resources import EVENTS
 from kfp_jax.kube.retry import ONCE
 from kfp_jax.kube.stop import Stop
 from kfp_jax.kube.watch import Added, Deleted, Event, Listed, Modified, Target, watch
+from kfp_jax.manifests.identity import RENEW_SECONDS, RENEWED
 from kfp_jax.status import JobStatus, Phase
 
 Objects = Mapping[Resource, Manifest]
 Reduce = Callable[[Objects, Sequence[Pod]], JobStatus]
 
 HEARTBEAT_SECONDS = 0.5
-# An API server closes a connection that has been idle for 90 s, and a cancel has no time for a new.
-WARM_SECONDS = 60.0
 _FIRST_LOOK_SECONDS = 2.0
 _LOOK_SECONDS = 30.0
 _CANCELLED = "Cancelled"
@@ -31,7 +32,13 @@ class Observer:
     """Watches a job and what belongs to it, from when it is made until it is closed."""
 
     def __init__(
-        self, client: Client, job: Manifest, kinds: Sequence[Resource], reduce: Reduce
+        self,
+        client: Client,
+        job: Manifest,
+        kinds: Sequence[Resource],
+        reduce: Reduce,
+        *,
+        renews: bool,
     ) -> None:
         """Starts to watch.
 
@@ -40,6 +47,7 @@ class Observer:
             job: The TrainJob or JobSet; another of its name is not this job.
             kinds: What to watch by the job's name, the job's own kind first.
             reduce: Makes the status of the newest objects of these kinds and all pods.
+            renews: Whether to say on the job that somebody looks after it.
         """
         metadata = job["metadata"]
         self.name: str = metadata["name"]
@@ -61,6 +69,8 @@ class Observer:
         self._error: BaseException | None = None
         self._at_end: list[Callable[[], None]] = []
         threading.Thread(target=self._run, name=f"watch {self.name}", daemon=True).start()
+        if renews:
+            threading.Thread(target=self._renew, name=f"renew {self.name}", daemon=True).start()
 
     def statuses(self) -> Iterator[JobStatus]:
         """Yields the status now, at each change, and twice a second, until the job is finished.
@@ -153,7 +163,6 @@ class Observer:
 
     def _follow(self, feed: Feed[tuple[Resource, Event]]) -> None:
         clock = self._client.clock
-        warm = clock.now()
         pause = _FIRST_LOOK_SECONDS
         look = clock.now() + pause
         while not self._stop.is_set:
@@ -163,9 +172,6 @@ class Observer:
                 news = feed.take(0.0)  # what came meanwhile is one change
             self._update()
             now = clock.now()
-            if now - warm >= WARM_SECONDS:
-                warm = now
-                self._warm()
             if now >= look and self._starts():
                 pause = min(2 * pause, _LOOK_SECONDS)
                 look = now + pause
@@ -252,20 +258,24 @@ class Observer:
         return self._status is not None and self._status.phase is Phase.STARTING
 
     def _look_at_events(self) -> None:
-        try:
-            events = self._client.list(EVENTS, self._namespace, fields="type=Warning", retry=ONCE)
-        except Forbidden:
-            return  # `validate` has said so
-        except ClusterError:
-            return
-        self._events = events.items
+        with suppress(ClusterError):  # `validate` has said it if the account may not
+            listing = self._client.list(EVENTS, self._namespace, fields="type=Warning", retry=ONCE)
+            self._events = listing.items
         self._update()
 
-    def _warm(self) -> None:
-        try:
-            self._client.server_version(retry=ONCE)
-        except ClusterError:
-            return  # whoever needs the connection tries for longer
+    def _renew(self) -> None:
+        """Says again and again that the job is followed, so that `cleanup` spares it.
+
+        It also keeps a connection open: the server closes one that has been idle for 90 s, and a
+        cancel has no time to make another.
+        """
+        closed = threading.Event()
+        with self._stop.calls(closed.set):
+            while not closed.wait(RENEW_SECONDS):
+                moment = datetime.fromtimestamp(self._client.clock.wall(), UTC).isoformat()
+                changes = {"metadata": {"annotations": {RENEWED: moment}}}
+                with suppress(ClusterError):  # `cleanup` lets a launcher miss some
+                    self._client.patch(self._kinds[0], self._namespace, self.name, changes)
 
     def _call_at_end(self) -> None:
         with self._changed:

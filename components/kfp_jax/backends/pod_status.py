@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from kfp_jax.manifests.environment import NODE
-from kfp_jax.status import EXIT_STOPPED, ProcessStatus
+from kfp_jax.status import DELETED, EXIT_STOPPED, INIT_FAILED, ProcessStatus
 
 Manifest = Mapping[str, Any]
 
@@ -17,15 +17,9 @@ _REPLICATED_JOB = "jobset.sigs.k8s.io/replicatedjob-name"
 _RESTART = "jobset.sigs.k8s.io/restart-attempt"
 _INDEX = "batch.kubernetes.io/job-completion-index"
 
-DELETED = "Deleted"
-UNSCHEDULABLE = "Unschedulable"
-IMAGE = "ImagePullBackOff"
-CRASH_LOOP = "CrashLoopBackOff"
-INIT_FAILED = "InitContainerFailed"
-
 # A pod on its way, of which there is nothing to say.
 _ON_THE_WAY = ("", "ContainerCreating", "PodInitializing")
-_SAME = {"ErrImagePull": IMAGE}  # what the kubelet says by turns
+_SAME = {"ErrImagePull": "ImagePullBackOff"}  # what the kubelet says by turns
 _PLAIN_ENDS = ("Error", "Completed")
 _TOLD_TO_STOP = (137, 143, EXIT_STOPPED)
 
@@ -100,9 +94,9 @@ def _process(index: int, pod: Pod) -> ProcessStatus:
     reason, message = _said(status)
     node = _container(status.get("containerStatuses", ()), NODE)
     state, before = node.get("state", {}), node.get("lastState", {})
-    crashing = state.get("waiting", {}).get("reason") == CRASH_LOOP
+    crashing = state.get("waiting", {}).get("reason") == "CrashLoopBackOff"
     end = before.get("terminated") if crashing else state.get("terminated")
-    disrupted = _condition(status, "DisruptionTarget")
+    disrupted = condition(status, "DisruptionTarget")
     code, failed_at = None, None
     if end:
         code = int(end["exitCode"])
@@ -126,13 +120,13 @@ def _process(index: int, pod: Pod) -> ProcessStatus:
 
 def _said(status: Manifest) -> tuple[str, str]:
     """Returns what the platform says of a pod: a reason and its sentence, or nothing."""
-    disrupted = _condition(status, "DisruptionTarget")
+    disrupted = condition(status, "DisruptionTarget")
     if disrupted:
         # The kubelet's own word (Evicted, NodeLost) is plainer than the condition's.
         reason = status.get("reason") or disrupted.get("reason", "")
-        return reason, _line(status.get("message") or disrupted.get("message"))
+        return reason, line(status.get("message") or disrupted.get("message"))
     if status.get("reason"):
-        return str(status["reason"]), _line(status.get("message"))
+        return str(status["reason"]), line(status.get("message"))
     for item in status.get("initContainerStatuses", ()):
         end = item.get("state", {}).get("terminated") or {}
         if end.get("exitCode"):
@@ -141,14 +135,14 @@ def _said(status: Manifest) -> tuple[str, str]:
         waiting = item.get("state", {}).get("waiting") or {}
         if waiting.get("reason", "") not in _ON_THE_WAY:
             reason = _SAME.get(waiting["reason"], waiting["reason"])
-            return reason, _line(waiting.get("message"))
-    scheduled = _condition(status, "PodScheduled", "False")
+            return reason, line(waiting.get("message"))
+    scheduled = condition(status, "PodScheduled", "False")
     if scheduled and status.get("phase") == "Pending":
-        return scheduled.get("reason", UNSCHEDULABLE), _line(scheduled.get("message"))
+        return scheduled.get("reason", ""), line(scheduled.get("message"))
     node = _container(status.get("containerStatuses", ()), NODE)
     end = node.get("state", {}).get("terminated") or {}
     if end.get("reason", "Error") not in _PLAIN_ENDS:
-        return end["reason"], _line(end.get("message"))
+        return end["reason"], line(end.get("message"))
     return "", ""
 
 
@@ -169,12 +163,8 @@ def _deletion(pod: Manifest) -> float | None:
     return seconds(metadata["deletionTimestamp"]) - grace
 
 
-def condition(status: Manifest, kind: str) -> Manifest | None:
-    """Returns a condition that holds, or None. Those that do not hold any more stay listed."""
-    return _condition(status, kind)
-
-
-def _condition(status: Manifest, kind: str, value: str = "True") -> Manifest | None:
+def condition(status: Manifest, kind: str, value: str = "True") -> Manifest | None:
+    """Returns a condition that has this value, or None. Those that hold no more stay listed."""
     for item in status.get("conditions") or ():
         if item["type"] == kind and item["status"] == value:
             found: Manifest = item
@@ -186,7 +176,8 @@ def _container(statuses: Iterable[Manifest], name: str) -> Manifest:
     return next((item for item in statuses if item["name"] == name), {})
 
 
-def _line(text: Any) -> str:
+def line(text: Any) -> str:
+    """Returns a sentence of the platform's on one line, without its end."""
     return " ".join(str(text or "").split()).rstrip(".")
 
 

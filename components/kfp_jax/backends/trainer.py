@@ -57,6 +57,14 @@ class TrainerBackend(ClusterBackend):
         """
         return trainer_dialect(self._client)
 
+    def check_served(self) -> None:
+        """Refuses a server on which no TrainJob of ours could work.
+
+        Raises:
+            SpecError: It has no TrainJobs, or too old ones.
+        """
+        _ = self.dialect
+
     def _check(self, spec: TrainSpec, identity: Identity) -> Sequence[str]:
         dialect = self.dialect
         runtime = self._runtime(spec, identity)

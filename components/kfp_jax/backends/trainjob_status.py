@@ -3,12 +3,11 @@
 from collections.abc import Sequence
 
 from kfp_jax.backends.jobset_status import queue, reduce_jobset, suspended
-from kfp_jax.backends.pod_status import Manifest, Pod, condition
-from kfp_jax.status import JobStatus, Phase, ProcessStatus
+from kfp_jax.backends.pod_status import Manifest, Pod, condition, line
+from kfp_jax.status import FOREIGN_JOBSET, JobStatus, Phase, ProcessStatus
 
 # What Trainer says by itself; every other end is copied from whatever JobSet bears the name.
 _TRAINERS_OWN = ("DeadlineExceeded", "TrainingRuntimeNotSupported")
-FOREIGN_JOBSET = "ForeignJobSet"
 
 
 def reduce_trainjob(trainjob: Manifest, jobset: Manifest | None, pods: Sequence[Pod]) -> JobStatus:
@@ -27,9 +26,7 @@ def reduce_trainjob(trainjob: Manifest, jobset: Manifest | None, pods: Sequence[
     status = trainjob.get("status", {})
     failed = condition(status, "Failed")
     if failed and failed.get("reason") in _TRAINERS_OWN:
-        return JobStatus(
-            Phase.FAILED, failed["reason"], failed.get("message", ""), restarts, processes
-        )
+        return JobStatus(Phase.FAILED, *_why(failed), restarts, processes)
     if below and below.phase.finished:
         return below
     if foreign:
@@ -40,9 +37,7 @@ def reduce_trainjob(trainjob: Manifest, jobset: Manifest | None, pods: Sequence[
             processes=processes,
         )
     if below is None and failed:
-        return JobStatus(
-            Phase.FAILED, failed.get("reason", ""), failed.get("message", ""), 0, processes
-        )
+        return JobStatus(Phase.FAILED, *_why(failed), 0, processes)
     if below is None and condition(status, "Complete"):
         return JobStatus(Phase.SUCCEEDED, processes=processes)
     if suspended(trainjob):
@@ -55,6 +50,10 @@ def owns(trainjob: Manifest, jobset: Manifest) -> bool:
     uid = trainjob["metadata"]["uid"]
     owners = jobset["metadata"].get("ownerReferences") or ()
     return any(owner["uid"] == uid for owner in owners)
+
+
+def _why(condition: Manifest) -> tuple[str, str]:
+    return condition.get("reason", ""), line(condition.get("message"))
 
 
 def _owner_name(jobset: Manifest | None) -> str:

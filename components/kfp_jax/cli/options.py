@@ -42,7 +42,9 @@ Stall = Annotated[
     float, typer.Option("--stall-seconds", help="End after so long in silence; 0: never.")
 ]
 Deadline = Annotated[float, typer.Option("--deadline-seconds", help="End after so long; 0: never.")]
-BackendName = Annotated[str, typer.Option("--backend", help="Where to run: auto or local.")]
+BackendName = Annotated[
+    str, typer.Option("--backend", help="Where to run: auto, local, trainer or jobset.")
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print result.json and nothing else.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, for machines.")]
 JobName = Annotated[str, typer.Argument(help="The job's name, as `kfp-jax list` shows it.")]
