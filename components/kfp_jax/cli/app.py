@@ -17,6 +17,7 @@ from kfp_jax.cli.pipeline import pipeline
 from kfp_jax.cli.render import render
 from kfp_jax.cli.run import run
 from kfp_jax.cli.status import status
+from kfp_jax.cli.validate import validate
 from kfp_jax.errors import KfpJaxError
 
 app = typer.Typer(
@@ -33,6 +34,7 @@ app = typer.Typer(
 )
 app.command("run")(run)
 app.command("pipeline")(pipeline)
+app.command("validate")(validate)
 app.command("render")(render)
 app.command("compile")(compile_pipelines)
 _CLUSTER = "On a cluster"

@@ -27,8 +27,9 @@ Parameters = Annotated[
     list[str] | None,
     typer.Option("--parameter", "-p", help="name=value for the program; repeat it."),
 ]
+# Text: a Path would make one slash of the two in a URI.
 Output = Annotated[
-    Path, typer.Option("--output", "-o", help="Folder for everything the job writes.")
+    str, typer.Option("--output", "-o", help="Folder for everything the job writes.")
 ]
 Dataset = Annotated[str, typer.Option("--dataset", help="Folder of a prepared dataset.")]
 Name = Annotated[str, typer.Option("--name", help="What to call the job.")]
@@ -150,7 +151,7 @@ def train_spec(
     command: Command = None,
     nodes: Nodes = 1,
     parameter: Parameters = None,
-    output: Output = Path("output"),
+    output: Output = "output",
     dataset: Dataset = "",
     name: Name = "",
     objective: Objective = "",
@@ -178,7 +179,7 @@ def train_spec(
         command=tuple(command or ()),
         parameters=read_assignments(parameter, "-p"),
         num_nodes=nodes,
-        output_uri=str(output),
+        output_uri=output,
         dataset_uri=dataset,
         max_restarts=max_restarts,
         objective=objective,

@@ -377,3 +377,42 @@ def test_without_a_cluster_that_is_said(
     result = run("list")
     assert result.code == 69
     assert result.err.startswith("No cluster is known")
+
+
+POD_OPTIONS = [
+    *("--image", "team/train:3", "--cpu", "2", "--memory", "4Gi", "--gpus", "1"),
+    *("--volume", "work:/work", "--volume", "data:/data:ro", "--queue", "training"),
+]
+
+
+@pytest.mark.parametrize("backend", ["trainer", "jobset"])
+def test_render_shows_what_the_pod_options_ask_for(
+    run: Run, golden: Callable[[Path, str], None], backend: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("KUBECONFIG")
+    monkeypatch.setenv("HOME", "/nowhere")
+    command = ["--output", "/work/out", "--nodes", "2", "--", "python", "train.py"]
+    result = run("render", "--backend", backend, "--namespace", "team", *POD_OPTIONS, *command)
+    assert (result.code, result.err) == (0, "")
+    golden(HERE / f"render-{backend}.json", result.out)
+
+
+def test_validate_asks_the_server_and_stores_nothing(server: FakeApiServer, run: Run) -> None:
+    server.put("v1", "namespaces", {"metadata": {"name": "ns"}}, namespace="")
+    arguments = ["--backend", "jobset", "--output", "/work/out", "--volume", "work:/work"]
+    result = run("validate", *arguments, "--", "python", "train.py")
+    assert (result.code, result.err) == (0, "The backend jobset would take this job.\n")
+    (call,) = server.calls("POST", "/jobsets")
+    assert call.query["dryRun"] == "All"
+    assert server.objects.get((JOBSET, "jobsets"), {}) == {}
+    server.fail(422, path="/jobsets", message="spec.replicatedJobs is wrong")
+    refused = run("validate", *arguments, "--", "python", "train.py")
+    assert refused.code == 2
+    assert "spec.replicatedJobs is wrong" in refused.err
+
+
+def test_validate_here_says_that_a_cluster_was_named_for_nothing(run: Run, tmp_path: Path) -> None:
+    arguments = ["--backend", "local", "--namespace", "team", "--output", str(tmp_path / "out")]
+    result = run("validate", *arguments, "--", "true")
+    assert result.code == 0
+    assert "--namespace and --context are of no use" in result.err
