@@ -79,7 +79,7 @@ class Finding:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Machine:
+class MachineFacts:
     """This machine.
 
     Attributes:
@@ -98,7 +98,7 @@ class Machine:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Cluster:
+class ClusterFacts:
     """A cluster and one namespace of it.
 
     Attributes:
@@ -134,14 +134,14 @@ class Cluster:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class Checkup:
     """All findings, and the backends on which a job can run."""
 
     findings: tuple[Finding, ...]
     able: tuple[str, ...]
 
 
-def examine_machine(machine: Machine) -> Verdict:
+def examine_machine(machine: MachineFacts) -> Checkup:
     """Returns whether a job can run on this machine."""
     findings = (
         Finding("Python", machine.python),
@@ -149,25 +149,25 @@ def examine_machine(machine: Machine) -> Verdict:
         _jax(machine),
         _kfp(machine),
     )
-    return _verdict(findings, (LOCAL,))
+    return _checkup(findings, (LOCAL,))
 
 
-def examine_cluster(cluster: Cluster, pods: Pods) -> Verdict:
+def examine_cluster(cluster: ClusterFacts, pods: Pods) -> Checkup:
     """Returns whether a job of one node with such pods can run in the namespace."""
     if cluster.unreachable:
         remedy = "kubectl config get-contexts, and name one of them with --context"
-        return Verdict((Finding("API server", cluster.unreachable, remedy, CLUSTER),), ())
+        return Checkup((Finding("API server", cluster.unreachable, remedy, CLUSTER),), ())
     findings = [finding for check in CHECKS for finding in check(cluster, pods)]
-    return _verdict(findings, CLUSTER)
+    return _checkup(findings, CLUSTER)
 
 
-def _verdict(findings: Iterable[Finding], backends: tuple[str, ...]) -> Verdict:
+def _checkup(findings: Iterable[Finding], backends: tuple[str, ...]) -> Checkup:
     findings = tuple(findings)
     blocked = {name for finding in findings for name in finding.blocks}
-    return Verdict(findings, tuple(name for name in backends if name not in blocked))
+    return Checkup(findings, tuple(name for name in backends if name not in blocked))
 
 
-def _jax(machine: Machine) -> Finding:
+def _jax(machine: MachineFacts) -> Finding:
     remedy = "pip install 'kfp-jax[jax]'"
     if not machine.jax:
         return Finding("JAX", "not installed", remedy, (LOCAL,))
@@ -177,14 +177,14 @@ def _jax(machine: Machine) -> Finding:
     return Finding("JAX", machine.jax)
 
 
-def _kfp(machine: Machine) -> Finding:
+def _kfp(machine: MachineFacts) -> Finding:
     check = "Kubeflow Pipelines SDK"
     if machine.kfp:
         return Finding(check, machine.kfp)
     return Finding(check, "not installed, so no pipelines", "pip install 'kfp-jax[kfp]'")
 
 
-def _server(cluster: Cluster, pods: Pods) -> list[Finding]:
+def _server(cluster: ClusterFacts, pods: Pods) -> list[Finding]:
     found = [Finding("API server", f"{cluster.server}, Kubernetes {cluster.version}")]
     name = cluster.namespace
     if cluster.namespace_labels is None:
@@ -193,7 +193,7 @@ def _server(cluster: Cluster, pods: Pods) -> list[Finding]:
     return [*found, Finding("namespace", name)]
 
 
-def _trainer(cluster: Cluster, pods: Pods) -> list[Finding]:
+def _trainer(cluster: ClusterFacts, pods: Pods) -> list[Finding]:
     check = "Kubeflow Trainer"
     if cluster.trainjob_fields is None:
         return [Finding(check, "not installed", _INSTALL_TRAINER, (TRAINER,))]
@@ -207,7 +207,7 @@ def _trainer(cluster: Cluster, pods: Pods) -> list[Finding]:
     return [Finding(check, f"{known}, API {rights.TRAINER_VERSION}")]
 
 
-def _jobset(cluster: Cluster, pods: Pods) -> list[Finding]:
+def _jobset(cluster: ClusterFacts, pods: Pods) -> list[Finding]:
     check = "JobSet"
     if cluster.jobset_fields is None:  # what a TrainJob's pods come from, too
         return [Finding(check, "not installed", _INSTALL_JOBSET, CLUSTER)]
@@ -217,7 +217,7 @@ def _jobset(cluster: Cluster, pods: Pods) -> list[Finding]:
     return [Finding(check, f"API {rights.JOBSET_VERSION}")]
 
 
-def _runtimes(cluster: Cluster, pods: Pods) -> list[Finding]:
+def _runtimes(cluster: ClusterFacts, pods: Pods) -> list[Finding]:
     if cluster.trainjob_fields is None:
         return []
     if cluster.runtimes is None:
@@ -272,7 +272,7 @@ def _is_restricted(pod: Manifest) -> bool:
     )
 
 
-def _rights(cluster: Cluster, pods: Pods) -> list[Finding]:
+def _rights(cluster: ClusterFacts, pods: Pods) -> list[Finding]:
     served = {
         rights.TRAINER_GROUP: cluster.trainjob_fields is not None,
         rights.JOBSET_GROUP: cluster.jobset_fields is not None,
@@ -287,7 +287,7 @@ def _rights(cluster: Cluster, pods: Pods) -> list[Finding]:
     return found or [Finding("rights", "this account may do all that a launcher does")]
 
 
-def _kueue(cluster: Cluster, pods: Pods) -> list[Finding]:
+def _kueue(cluster: ClusterFacts, pods: Pods) -> list[Finding]:
     queue = pods.queue
     if cluster.queues is None:
         if queue:
@@ -301,7 +301,7 @@ def _kueue(cluster: Cluster, pods: Pods) -> list[Finding]:
     return [Finding("Kueue", f"queues of the namespace: {names}")]
 
 
-def _quotas(cluster: Cluster, pods: Pods) -> list[Finding]:
+def _quotas(cluster: ClusterFacts, pods: Pods) -> list[Finding]:
     need = _needs(pods)
     limited = _default_limits(cluster.limit_ranges)
     found = []
@@ -361,7 +361,7 @@ def _default_limits(ranges: Iterable[Manifest]) -> frozenset[str]:
     )
 
 
-def _limit_ranges(cluster: Cluster, pods: Pods) -> list[Finding]:
+def _limit_ranges(cluster: ClusterFacts, pods: Pods) -> list[Finding]:
     asked = resources(pods.resources, {"requests": DEFAULT_REQUESTS})["requests"]
     found = []
     for item in cluster.limit_ranges:
@@ -392,7 +392,7 @@ def _limit(name: str, rule: Manifest, asked: Mapping[str, str]) -> list[Finding]
     return found
 
 
-def _pod_security(cluster: Cluster, pods: Pods) -> list[Finding]:
+def _pod_security(cluster: ClusterFacts, pods: Pods) -> list[Finding]:
     level = (cluster.namespace_labels or {}).get(_PSS, "privileged")
     hostpaths = [item.name for item in pods.volumes if "hostPath" in item.source]
     if level != "privileged" and hostpaths:

@@ -11,19 +11,28 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kfp import dsl
 
 from kfp_jax import job_folder, storage
-from kfp_jax.backends.choice import choose_backend
+from kfp_jax.backends.choice import choose_backend, connect
 from kfp_jax.cancellation import cancel_on_signals
+from kfp_jax.clock import SystemClock
+from kfp_jax.cluster.ending import clean_up_behind
 from kfp_jax.errors import KfpJaxError, SpecError
 from kfp_jax.html import render_evaluation
+from kfp_jax.kube.resources import PODS
 from kfp_jax.launch import launch
 from kfp_jax.sinks import EVENTS_VARIABLE, EventFileSink, ManySinks, PlainSink, Sink
 from kfp_jax.spec import Limits, TrainSpec
 from kfp_jax.status import Outcome
+
+if TYPE_CHECKING:
+    from kfp_jax.kube.client import Client
+
+_POD_NAME = "KFP_POD_NAME"  # every task's pod has it
+_RUN_LABEL = "pipeline/runid"  # KFP puts it on every pod of a run
 
 
 @dataclass(frozen=True)
@@ -121,6 +130,39 @@ def promote(model: dsl.Model, promoted: dsl.Model, *, score: float) -> str:
     promoted.uri = model.uri
     promoted.metadata.update({**model.metadata, "score": score})
     return str(model.uri)
+
+
+def cleanup(*, run_id: str, namespace: str, backend: str) -> int:
+    """Runs the `cleanup` component. Returns how many objects were deleted."""
+    with _errors_end_the_step("cleanup"):
+        if choose_backend(backend).name == "local":
+            sys.stdout.write("Jobs on one machine end with their task: nothing is left.\n")
+            return 0
+        client = connect()
+        run = run_id or _own_run(client)
+        where = namespace or client.namespace
+        done = clean_up_behind(client, where, run, clock=SystemClock())
+        for item in done:
+            verb = "deleted" if item.removed else "kept"
+            sys.stdout.write(f"{item.kind} {item.name} was {verb}: {item.why}.\n")
+        return sum(item.removed for item in done)
+
+
+def _own_run(client: "Client") -> str:
+    """Returns the run that this task's pod belongs to.
+
+    Raises:
+        SpecError: Its pod does not say so.
+    """
+    name = os.environ.get(_POD_NAME, "")
+    pod = client.get(PODS, client.namespace, name) if name else {"metadata": {}}
+    run = pod["metadata"].get("labels", {}).get(_RUN_LABEL, "")
+    if not run:
+        raise SpecError(
+            f"run_id is empty, and pod {name or '(unknown)'} has no label {_RUN_LABEL} that would"
+            " name the run; give run_id=dsl.PIPELINE_JOB_ID_PLACEHOLDER."
+        )
+    return str(run)
 
 
 @contextmanager

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, TypeVar
 
-from kfp_jax.doctor import Cluster, Machine, Manifest
+from kfp_jax.doctor import ClusterFacts, MachineFacts, Manifest
 from kfp_jax.errors import ClusterError, Forbidden, NotFound
 from kfp_jax.kube.requests import Resource
 from kfp_jax.kube.resources import (
@@ -37,7 +37,7 @@ _SYSTEM_NAMESPACE = "kubeflow-system"
 _PATIENCE = Retry(for_seconds=5.0)
 
 
-def survey_machine() -> Machine:
+def survey_machine() -> MachineFacts:
     """Returns what this machine is; JAX is imported in a process of its own."""
     jax, error = _installed("jax"), ""
     if jax:
@@ -46,7 +46,7 @@ def survey_machine() -> Machine:
             command, capture_output=True, text=True, timeout=_IMPORT_SECONDS, check=False
         )
         error = (done.stderr.strip().splitlines() or [""])[-1] if done.returncode else ""
-    return Machine(
+    return MachineFacts(
         python=platform.python_version(),
         cores=len(os.sched_getaffinity(0)),
         jax=jax,
@@ -55,11 +55,11 @@ def survey_machine() -> Machine:
     )
 
 
-def survey_cluster(client: "Client", namespace: str) -> Cluster:
+def survey_cluster(client: "Client", namespace: str) -> ClusterFacts:
     """Returns what a cluster is to the client's account; a server that is silent is a fact, too."""
     try:
         kubernetes = client.server_version(retry=_PATIENCE)
-        return Cluster(
+        return ClusterFacts(
             server=client.server,
             namespace=namespace,
             version=kubernetes,
@@ -74,7 +74,7 @@ def survey_cluster(client: "Client", namespace: str) -> Cluster:
             limit_ranges=_listed(client, LIMIT_RANGES, namespace),
         )
     except ClusterError as error:
-        return Cluster(server=client.server, namespace=namespace, unreachable=str(error))
+        return ClusterFacts(server=client.server, namespace=namespace, unreachable=str(error))
 
 
 def _fields(client: "Client", resource: Resource, kind: str) -> frozenset[str] | None:

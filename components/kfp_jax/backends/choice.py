@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from kfp_jax.backends.base import Backend
 from kfp_jax.backends.local import LocalBackend
 from kfp_jax.errors import SpecError
+from kfp_jax.kube.retry import Retry
 from kfp_jax.manifests.identity import Owner
 
 if TYPE_CHECKING:
@@ -62,18 +63,40 @@ def choose_backend(
         raise SpecError(f"backend is {name!r:.60}; give one of {', '.join(NAMES)}.")
     if name == "local" or (name == "auto" and not environ.get(_IN_CLUSTER)):
         return LocalBackend()
+    cluster = cluster or Cluster()
+    client = connect(cluster.context, environ=environ, warn=warn)
+    return on_cluster(name, client, cluster)
+
+
+def connect(
+    context: str = "",
+    *,
+    environ: Mapping[str, str] | None = None,
+    warn: Callable[[str], None] = lambda _: None,
+    retry: Retry | None = None,
+) -> "Client":
+    """Returns a client of the cluster that a context, KUBECONFIG or this pod names.
+
+    Args:
+        context: A context of the kubeconfig; "" for its current one.
+        environ: Where KUBECONFIG is looked up, and what tells that this is a pod.
+        warn: Takes each warning of the API server.
+        retry: How long a call is tried.
+
+    Raises:
+        SpecError: What it needs is not installed.
+        ClusterError: No cluster is known.
+    """
     if find_spec("kubernetes") is None:
         raise SpecError(
-            f"The backend {name} needs more packages here; install them with: pip install"
-            " 'kfp-jax[kube]', or choose the backend local."
+            "A cluster needs more packages here; install them with: pip install 'kfp-jax[kube]'."
         )
-    cluster = cluster or Cluster()
     # Only now: both take most of a second, and a machine without clusters may lack them.
     from kfp_jax.kube.access import find_access
     from kfp_jax.kube.client import Client
 
-    client = Client(find_access(environ, context=cluster.context), warn=warn)
-    return on_cluster(name, client, cluster)
+    environ = os.environ if environ is None else environ
+    return Client(find_access(environ, context=context), warn=warn, retry=retry)
 
 
 def on_cluster(name: str, client: "Client", cluster: Cluster) -> Backend:

@@ -8,9 +8,9 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from kfp_jax.backends.base import Backend
-from kfp_jax.backends.choice import Cluster, choose_backend, on_cluster
+from kfp_jax.backends.choice import Cluster, choose_backend, connect, on_cluster
 from kfp_jax.doctor import CLUSTER
-from kfp_jax.errors import ClusterError, SpecError
+from kfp_jax.errors import ClusterError
 from kfp_jax.kube.retry import Retry
 
 if TYPE_CHECKING:
@@ -31,16 +31,7 @@ def connected(context: str, namespace: str) -> "Iterator[tuple[Client, str]]":
         SpecError: What a cluster needs is not installed.
         ClusterError: No cluster is known.
     """
-    if find_spec("kubernetes") is None:
-        raise SpecError(
-            "A cluster needs more packages; install them with: pip install 'kfp-jax[kube]'."
-        )
-    # Only now: both take most of a second.
-    from kfp_jax.kube.access import find_access
-    from kfp_jax.kube.client import Client
-
-    access = find_access(os.environ, context=context)
-    client = Client(access, retry=_PATIENCE, warn=_warn)
+    client = connect(context, warn=_warn, retry=_PATIENCE)
     try:
         yield client, namespace or client.namespace
     finally:

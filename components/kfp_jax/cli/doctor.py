@@ -11,7 +11,7 @@ from kfp_jax import doctor as table
 from kfp_jax.cli import options
 from kfp_jax.cli.cluster import connected, knows_cluster
 from kfp_jax.cli.tables import STYLES, print_json
-from kfp_jax.doctor import Cluster, Finding, Verdict
+from kfp_jax.doctor import Checkup, ClusterFacts, Finding
 from kfp_jax.errors import ClusterError, SpecError
 from kfp_jax.pods import Pods
 from kfp_jax.survey import survey_cluster, survey_machine
@@ -40,38 +40,38 @@ def doctor(
     """
     if backend not in _BACKENDS:
         raise SpecError(f"backend is {backend!r:.60}; give one of {', '.join(_BACKENDS)}.")
-    verdicts: dict[str, Verdict] = {}
+    checkups: dict[str, Checkup] = {}
     if backend in ("auto", table.LOCAL):
-        verdicts["This machine"] = table.examine_machine(survey_machine())
+        checkups["This machine"] = table.examine_machine(survey_machine())
     if backend in table.CLUSTER or (backend == "auto" and knows_cluster(context)):
-        verdicts["The cluster"] = _examine_cluster(context, namespace, pods)
-    able = runnable(backend, verdicts)
+        checkups["The cluster"] = _examine_cluster(context, namespace, pods)
+    able = runnable(backend, checkups)
     if as_json:
-        found = {name: [item.to_json() for item in v.findings] for name, v in verdicts.items()}
+        found = {name: [item.to_json() for item in c.findings] for name, c in checkups.items()}
         print_json({"able": able, "findings": found})
     else:
-        for title, verdict in verdicts.items():
-            _print(title, verdict.findings)
+        for title, checkup in checkups.items():
+            _print(title, checkup.findings)
         where = " and ".join(able)
         sys.stdout.write(f"A job can run: {where}.\n" if able else "No job can run.\n")
     if not able:
         raise typer.Exit(ClusterError.exit_code)
 
 
-def runnable(backend: str, verdicts: dict[str, Verdict]) -> list[str]:
+def runnable(backend: str, checkups: dict[str, Checkup]) -> list[str]:
     """Returns the backends, of those that were asked about, on which a job can run. Pure."""
     # The last is the cluster where one is known: a sound laptop does not mend it.
-    able = list(verdicts.values())[-1].able
+    able = list(checkups.values())[-1].able
     return [name for name in able if backend in ("auto", name)]
 
 
-def _examine_cluster(context: str, namespace: str, pods: Pods) -> Verdict:
+def _examine_cluster(context: str, namespace: str, pods: Pods) -> Checkup:
     try:
         with connected(context, namespace) as (client, where):
             return table.examine_cluster(survey_cluster(client, where), pods)
     except ClusterError as error:  # a kubeconfig that cannot be used is a finding, too
         return table.examine_cluster(
-            Cluster(server="", namespace=namespace, unreachable=str(error)), pods
+            ClusterFacts(server="", namespace=namespace, unreachable=str(error)), pods
         )
 
 

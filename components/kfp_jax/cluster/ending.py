@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from kfp_jax.backends.pod_status import Manifest
+from kfp_jax.clock import Clock
 from kfp_jax.cluster.jobs import TRAINER, ClusterJob, moment
 from kfp_jax.cluster.lookup import find_jobs
 from kfp_jax.errors import Conflict, NotFound
@@ -31,16 +32,19 @@ class Removal:
         name: Its name.
         removed: Whether it is removed.
         why: Completes "it was removed because ..." or "it was kept because ...".
+        heard: When its launcher was heard last; None for what has none.
     """
 
     kind: str
     name: str
     removed: bool
     why: str
+    heard: datetime | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Returns it for machines."""
-        return asdict(self)
+        heard = self.heard.isoformat() if self.heard else None
+        return asdict(self) | {"heard": heard}
 
 
 def delete_job(client: "Client", job: ClusterJob) -> None:
@@ -92,6 +96,38 @@ def clean_up(
     return done
 
 
+def clean_up_behind(client: "Client", namespace: str, run: str, *, clock: Clock) -> list[Removal]:
+    """Deletes what a run left, and waits for those launchers of which nobody knows if they live.
+
+    So a job goes whose launcher died a moment ago, and that of a task that still runs stays. It
+    takes 4 minutes at most, and none where nothing is left.
+
+    Args:
+        client: To the cluster.
+        namespace: Where.
+        run: The run's id.
+        clock: Time.
+    """
+    end = clock.wall() + ABANDONED.total_seconds()
+    first: dict[str, datetime | None] = {}
+    removed: list[Removal] = []
+    while True:
+        now = datetime.fromtimestamp(clock.wall(), UTC)
+        done = clean_up(client, namespace, run, now=now, followed=False)
+        removed += [item for item in done if item.removed]
+        kept = [item for item in done if not item.removed]
+        # Who has renewed since the first look lives.
+        unsure = [item for item in kept if first.setdefault(item.name, item.heard) == item.heard]
+        if not unsure or clock.wall() > end:
+            return [*removed, *kept]
+        clock.sleep(min(seconds_left(item, now) for item in unsure) + 1.0)
+
+
+def seconds_left(kept: Removal, now: datetime) -> float:
+    """Returns after how many seconds a kept job is abandoned, unless it is renewed. Pure."""
+    return ((kept.heard or now) + ABANDONED - now).total_seconds()
+
+
 def judge(job: ClusterJob, now: datetime, *, followed: bool) -> Removal:
     """Returns what is to become of a job of an ended run. Pure."""
     if followed:
@@ -101,9 +137,8 @@ def judge(job: ClusterJob, now: datetime, *, followed: bool) -> Removal:
     if silent > ABANDONED:
         minutes = f"{silent.total_seconds() / 60:.0f} min"
         return Removal(job.kind, job.name, True, f"no launcher has followed it for {minutes}")
-    return Removal(
-        job.kind, job.name, False, f"a launcher followed it {silent.total_seconds():.0f} s ago"
-    )
+    why = f"a launcher followed it {silent.total_seconds():.0f} s ago"
+    return Removal(job.kind, job.name, False, why, heard)
 
 
 def orphans(

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from fakes.api_server import FakeApiServer
 from fakes.cluster_objects import at, event, jobset, pod, trainjob
+from fakes.kubeconfig import write_kubeconfig
 from kfp_jax.cli import main
 from kfp_jax.manifests.rights import LAUNCHER
 
@@ -48,18 +48,7 @@ def run(
     capsys: pytest.CaptureFixture[str],
 ) -> Run:
     """Returns `run(*arguments)`: the command line, with a kubeconfig for the server."""
-    config = {
-        "current-context": "here",
-        "contexts": [
-            {"name": "here", "context": {"cluster": "c", "user": "u", "namespace": "ns"}},
-            {"name": "other", "context": {"cluster": "c", "user": "u", "namespace": "other"}},
-        ],
-        "clusters": [{"name": "c", "cluster": {"server": server.url}}],
-        "users": [{"name": "u", "user": {"token": "token-1"}}],
-    }
-    path = tmp_path / "kubeconfig"
-    path.write_text(yaml.safe_dump(config))
-    monkeypatch.setenv("KUBECONFIG", str(path))
+    monkeypatch.setenv("KUBECONFIG", str(write_kubeconfig(server, tmp_path)))
 
     def run(*arguments: str) -> Result:
         monkeypatch.setattr("sys.argv", ["kfp-jax", *arguments])

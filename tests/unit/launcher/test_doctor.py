@@ -6,14 +6,21 @@ from typing import Any
 
 import pytest
 from fakes.runtimes import node_pod, stock_runtime
-from kfp_jax.doctor import Cluster, Level, Machine, Verdict, examine_cluster, examine_machine
+from kfp_jax.doctor import (
+    Checkup,
+    ClusterFacts,
+    Level,
+    MachineFacts,
+    examine_cluster,
+    examine_machine,
+)
 from kfp_jax.manifests.pod import FLAVORS
 from kfp_jax.manifests.runtime import shipped_name, shipped_runtime
 from kfp_jax.pods import Pods, Resources, Volume
 
-MACHINE = Machine(python="3.11.7", cores=8, jax="0.10.2", jax_error="", kfp="2.17.3")
+MACHINE = MachineFacts(python="3.11.7", cores=8, jax="0.10.2", jax_error="", kfp="2.17.3")
 RUNTIMES: dict[str, Any] = {shipped_name(kind): shipped_runtime(kind) for kind in FLAVORS}
-SOUND = Cluster(
+SOUND = ClusterFacts(
     server="https://api:6443",
     namespace="team",
     version="v1.36.3",
@@ -26,7 +33,7 @@ BOTH = ("trainer", "jobset")
 RESTRICTED = {"pod-security.kubernetes.io/enforce": "restricted"}
 
 
-def examine(pods: Pods | None = None, **changes: Any) -> Verdict:
+def examine(pods: Pods | None = None, **changes: Any) -> Checkup:
     return examine_cluster(replace(SOUND, **changes), pods or Pods())
 
 
@@ -59,9 +66,9 @@ def unrestricted() -> dict[str, Any]:
 
 
 def test_a_sound_cluster_runs_jobs_on_both_backends_and_has_nothing_to_mend() -> None:
-    verdict = examine()
-    assert verdict.able == BOTH
-    assert {item.level for item in verdict.findings} == {Level.OK}
+    checkup = examine()
+    assert checkup.able == BOTH
+    assert {item.level for item in checkup.findings} == {Level.OK}
 
 
 @pytest.mark.parametrize(
@@ -172,9 +179,9 @@ def test_a_sound_cluster_runs_jobs_on_both_backends_and_has_nothing_to_mend() ->
 def test_what_stands_in_the_way_is_named_with_a_remedy(
     changes: dict[str, Any], able: tuple[str, ...], seen: str, remedy: str
 ) -> None:
-    verdict = examine(**changes)
-    assert verdict.able == able
-    (finding,) = [item for item in verdict.findings if item.level is not Level.OK]
+    checkup = examine(**changes)
+    assert checkup.able == able
+    (finding,) = [item for item in checkup.findings if item.level is not Level.OK]
     assert seen in finding.seen
     assert remedy in finding.remedy
     assert finding.level is (Level.NOTE if able == BOTH else Level.PROBLEM)
@@ -199,8 +206,8 @@ def test_what_stands_in_the_way_is_named_with_a_remedy(
     ],
 )
 def test_what_refuses_no_pod_of_ours_is_fine(changes: dict[str, Any]) -> None:
-    verdict = examine(**changes)
-    assert [item for item in verdict.findings if item.level is not Level.OK] == []
+    checkup = examine(**changes)
+    assert [item for item in checkup.findings if item.level is not Level.OK] == []
 
 
 @pytest.mark.parametrize(
@@ -255,6 +262,6 @@ def test_the_pods_that_are_asked_for_are_judged(
     ],
 )
 def test_this_machine(changes: dict[str, Any], able: tuple[str, ...], remedy: str) -> None:
-    verdict = examine_machine(replace(MACHINE, **changes))
-    assert verdict.able == able
-    assert remedy in " ".join(item.remedy for item in verdict.findings)
+    checkup = examine_machine(replace(MACHINE, **changes))
+    assert checkup.able == able
+    assert remedy in " ".join(item.remedy for item in checkup.findings)
