@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from e2e.conftest import Place, until
+from e2e.places import Place, until
 from kfp_jax.components.launching import IMAGE
 from kfp_jax.kube.resources import PODS
 from kfp_jax.manifests.pod import CONTAINER_SECURITY, CPU, POD_SECURITY

@@ -4,8 +4,8 @@ import json
 from typing import Any
 
 import yaml
-from e2e.conftest import ACCOUNT, ROOT, SHARED, Place, until
-from e2e.test_trainjob import SMALL
+from e2e.mnist import SMALL
+from e2e.places import ACCOUNT, ROOT, SHARED, Place, until
 from kfp_jax.kube.requests import Resource
 from kfp_jax.kube.resources import PODS, TRAINJOBS
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 import yaml
-from e2e.conftest import ROOT, Place, kubectl, launcher_overlay
+from e2e.places import ROOT, Place, kubectl, launcher_overlay
 from kfp_jax.kube.requests import Resource
 from kfp_jax.kube.resources import JOBSETS, RUNTIMES, TRAINJOBS
 

@@ -4,7 +4,8 @@ import json
 from typing import Any
 
 import pytest
-from e2e.conftest import Place, until
+from e2e.mnist import mnist
+from e2e.places import Place, until
 from kfp_jax.kube.resources import CLUSTER_RUNTIMES, TRAINJOBS
 from kfp_jax.manifests.dialect import Dialect
 from kfp_jax.manifests.identity import Identity
@@ -14,19 +15,6 @@ from kfp_jax.manifests.trainjob import trainjob
 from kfp_jax.pods import Pods, Resources, Volume
 from kfp_jax.reports import Kind, Report, parse_line
 from kfp_jax.spec import TrainSpec
-
-SMALL = {"epochs": 1, "channels": [8], "hidden": 16, "report_every_steps": 20}
-
-
-def mnist(place: Place, **changes: Any) -> TrainSpec:
-    given: dict[str, Any] = {
-        "name": "mnist",
-        "program": "kfp_jax_runtime.mnist",
-        "parameters": SMALL,
-        "num_nodes": 2,
-        "output_uri": str(place.folder / "mnist"),
-    }
-    return TrainSpec(**{**given, **changes})
 
 
 def apply(place: Place, spec: TrainSpec) -> str:
