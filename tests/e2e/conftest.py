@@ -7,11 +7,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from e2e.mnist import mnist, preparation
 from e2e.places import ACCOUNT, ROOT, SHARED, Place, kubectl, launcher_overlay
+from kfp_jax.backends.local import LocalBackend
 from kfp_jax.kube.access import find_access
 from kfp_jax.kube.client import Client
 from kfp_jax.kube.requests import Resource
 from kfp_jax.kube.resources import NAMESPACES
+from kfp_jax.launch import launch
+from kfp_jax.status import Outcome, Phase
 
 HERE = Path(__file__).parent
 ACCOUNTS = Resource("", "v1", "serviceaccounts")
@@ -47,16 +51,40 @@ def manifests(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
 
 
-@pytest.fixture
-def place(client: Client, manifests: Path) -> Iterator[Place]:
-    """A fresh namespace with the launcher's account and rights; all is removed afterwards."""
-    name = f"kfp-jax-e2e-{secrets.token_hex(4)}"
-    folder = SHARED / name
+@pytest.fixture(scope="session")
+def shared() -> Iterator[Path]:
+    """A folder of this session's own that tests and pods see under one path; any user writes."""
+    folder = SHARED / f"session-{secrets.token_hex(4)}"
+    umask = os.umask(0)
     SHARED.mkdir(exist_ok=True)
-    for path in (SHARED, folder):
-        path.mkdir(exist_ok=True)
-        path.chmod(0o777)  # the pods run as another user
-    umask = os.umask(0)  # for what the test itself makes there
+    folder.mkdir()
+    yield folder
+    os.umask(umask)
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def dataset(shared: Path) -> Path:
+    """MNIST's examples that come with the package, prepared."""
+    outcome = launch(preparation(shared / "prepared"), LocalBackend())
+    assert outcome.phase is Phase.SUCCEEDED, outcome.message
+    return shared / "prepared" / "dataset"
+
+
+@pytest.fixture(scope="session")
+def local_outcome(shared: Path, dataset: Path) -> Outcome:
+    """What the training gives on this machine, with two processes."""
+    outcome = launch(mnist(shared / "local", dataset), LocalBackend())
+    assert outcome.phase is Phase.SUCCEEDED, outcome.message
+    return outcome
+
+
+@pytest.fixture
+def place(client: Client, manifests: Path, shared: Path) -> Iterator[Place]:
+    """A fresh namespace with the launcher's account and rights; it is removed afterwards."""
+    name = f"kfp-jax-e2e-{secrets.token_hex(4)}"
+    folder = shared / name
+    folder.mkdir()
     client.create(NAMESPACES, "", {"metadata": {"name": name}})
     place = Place(client, name, folder)
     try:
@@ -64,6 +92,4 @@ def place(client: Client, manifests: Path) -> Iterator[Place]:
         kubectl("apply", "--server-side", "-k", str(launcher_overlay(manifests, name)))
         yield place
     finally:
-        os.umask(umask)
         client.delete(NAMESPACES, "", name)
-        shutil.rmtree(folder, ignore_errors=True)

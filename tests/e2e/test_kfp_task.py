@@ -1,6 +1,7 @@
 """The `train` task of the compiled pipeline in a pod like the one that KFP's driver makes."""
 
 import json
+from pathlib import Path
 from typing import Any
 
 import yaml
@@ -18,6 +19,11 @@ TASK = "0b9f6b5c-3c1e-4f0a-8e62-6c4c9d1f2a33"  # the driver mints it, for this t
 OUTPUT_FILE = "/tmp/kfp_outputs/output_metadata.json"
 OUTPUT_PARAMETER = "/tmp/kfp/outputs/Output"
 SCRATCH = ("/gcs", "/s3", "/.local", "/.cache", "/.config")
+
+
+def in_pods(path: Path) -> str:
+    """Returns the path of what is in the shared folder where KFP has a bucket's content."""
+    return str(Path("/minio") / path.relative_to(SHARED))
 
 
 def executor_input(component: dict[str, Any], values: dict[str, Any], root: str) -> dict[str, Any]:
@@ -52,8 +58,8 @@ def task_pod(place: Place, task: str, values: dict[str, Any], workflow: Any) -> 
     compiled = yaml.safe_load(PIPELINE.read_text())
     component = compiled["components"][f"comp-{task}"]
     container = compiled["deploymentSpec"]["executors"][component["executorLabel"]]["container"]
-    bucket = f"minio://{place.namespace}"  # its folder below /minio, by the mount
-    given = executor_input(component, values, f"{bucket}/v2/artifacts/mnist/{RUN}/{task}/{TASK}")
+    root = in_pods(place.folder / "v2" / "artifacts" / "mnist" / RUN / task / TASK)
+    given = executor_input(component, values, root.replace("/minio/", "minio://", 1))
     args = [json.dumps(given) if arg == "{{$}}" else arg for arg in container["args"]]
     outputs = place.folder / "outputs"
     outputs.mkdir()
@@ -133,8 +139,13 @@ def ended(place: Place) -> str:
     return phase if phase in ("Succeeded", "Failed") else ""
 
 
-def test_train_runs_to_its_end_and_hands_kfp_its_outputs(place: Place) -> None:
-    values = {"program": "kfp_jax_runtime.mnist", "parameters": SMALL, "num_nodes": 2}
+def test_train_runs_to_its_end_and_hands_kfp_its_outputs(place: Place, dataset: Path) -> None:
+    values = {
+        "program": "kfp_jax_runtime.mnist",
+        "parameters": SMALL,
+        "num_nodes": 2,
+        "dataset_uri": in_pods(dataset),
+    }
     place.create(PODS, task_pod(place, "train", values, a_workflow(place)))
     phase = until("the task ends", lambda: ended(place), seconds=150)
     log = place.log(POD, "main")

@@ -1,10 +1,10 @@
 """TrainJobs as our builders make them, applied by hand: nothing of a launcher takes part."""
 
 import json
-from typing import Any
+from dataclasses import replace
+from pathlib import Path
 
-import pytest
-from e2e.mnist import mnist
+from e2e.mnist import PODS, mnist
 from e2e.places import Place, until
 from kfp_jax.kube.resources import CLUSTER_RUNTIMES, TRAINJOBS
 from kfp_jax.manifests.dialect import Dialect
@@ -12,7 +12,6 @@ from kfp_jax.manifests.identity import Identity
 from kfp_jax.manifests.pod import CPU
 from kfp_jax.manifests.runtime import lost, runtime_ref
 from kfp_jax.manifests.trainjob import trainjob
-from kfp_jax.pods import Pods, Resources, Volume
 from kfp_jax.reports import Kind, Report, parse_line
 from kfp_jax.spec import TrainSpec
 
@@ -55,8 +54,8 @@ def reports(place: Place, name: str) -> dict[int, list[Report]]:
     return found
 
 
-def test_two_jax_processes_meet_by_dns_and_train(place: Place) -> None:
-    spec = mnist(place)
+def test_two_jax_processes_meet_by_dns_and_train(place: Place, dataset: Path) -> None:
+    spec = mnist(place.folder, dataset)
     name = apply(place, spec)
     assert end(place, name) == "Complete", place.story()
     heard = reports(place, name)
@@ -69,11 +68,10 @@ def test_two_jax_processes_meet_by_dns_and_train(place: Place) -> None:
     assert (place.folder / "mnist" / "model" / "model.json").is_file()
 
 
-@pytest.mark.parametrize("parameters", [{"epochs": 0}], ids=["bad"])
 def test_a_refused_parameter_is_told_in_the_termination_message(
-    place: Place, parameters: dict[str, Any]
+    place: Place, dataset: Path
 ) -> None:
-    name = apply(place, mnist(place, parameters=parameters, num_nodes=1))
+    name = apply(place, mnist(place.folder, dataset, parameters={"epochs": 0}, num_nodes=1))
     assert end(place, name) == "Failed", place.story()
     (pod,) = place.pods(f"jobset.sigs.k8s.io/jobset-name={name}")
     ended = pod["status"]["containerStatuses"][0]["state"]["terminated"]
@@ -81,19 +79,9 @@ def test_a_refused_parameter_is_told_in_the_termination_message(
     assert "epochs must be at least 1, not 0" in ended["message"]
 
 
-def test_the_stock_runtime_trains_too_and_we_say_what_is_lost(place: Place) -> None:
-    volume = Volume(
-        name="shared",
-        mount_path=str(place.folder),
-        source={"hostPath": {"path": str(place.folder)}},
-    )
-    pods = Pods(
-        runtime="jax-distributed",
-        image=CPU.image,
-        resources=Resources(cpu="200m", memory="256Mi", cpu_limit="2", memory_limit="2Gi"),
-        volumes=(volume,),
-    )
-    spec = mnist(place, pods=pods)
+def test_the_stock_runtime_trains_too_and_we_say_what_is_lost(place: Place, dataset: Path) -> None:
+    pods = replace(PODS, runtime="jax-distributed", image=CPU.image)
+    spec = mnist(place.folder, dataset, pods=pods)
     (warning,) = lost(spec, place.client.get(CLUSTER_RUNTIMES, "", "jax-distributed"))
     assert "restarts single processes" in warning
     name = apply(place, spec)
