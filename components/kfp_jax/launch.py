@@ -110,7 +110,10 @@ def _run(
         with cancellation.carried_out_by(cancel):
             return _follow(spec, backend, ref, recorder, stages, sink, clock)
     finally:
-        backend.delete(ref)
+        try:
+            backend.delete(ref)
+        except ClusterError as error:
+            sink.note(f"Job {ref.name} could not be deleted: {error}")
         if reader and reader.ident:
             reader.join()
 
@@ -125,7 +128,7 @@ def _follow(
     clock: Clock,
 ) -> _End:
     """Follows the job until it is finished or a limit runs out."""
-    shown: Phase | None = None
+    shown: tuple[Phase, str] | None = None
     status = JobStatus(Phase.PENDING)
     for reported in backend.watch(ref):
         status = _with_joined(reported, spec, len(recorder.joined))
@@ -133,8 +136,8 @@ def _follow(
         stages = stages.advanced(status, now)
         if status.phase.finished:
             break
-        if status.phase is not shown:
-            shown = status.phase
+        if (status.phase, status.reason) != shown:
+            shown = (status.phase, status.reason)
             sink.status(ref.name, status)
         late = overdue(status, stages, spec.limits, last_output=recorder.last_output, now=now)
         if late:
@@ -193,10 +196,17 @@ def _verdict(
     if phase is Phase.CANCELLED:
         return phase, Diagnosis("cancelled", f"Job {ref.name} was cancelled{_after(recorder)}.")
     if phase is Phase.LOST:
-        return phase, Diagnosis("lost", f"Job {ref.name} was deleted by somebody else.")
+        return phase, Diagnosis(
+            "lost",
+            f"Job {ref.name} was deleted by somebody else{_after(recorder)}; find out who, and run"
+            " the same command again to go on from its last checkpoint, if it has one.",
+        )
     facts = Facts(
         job=ref.name,
         processes=end.status.processes,
+        reason=end.status.reason,
+        message=end.status.message,
+        restarts=end.status.restarts,
         errors=dict(recorder.errors),
         tails=recorder.tails(),
         # A command tells nobody when it joins.

@@ -14,6 +14,8 @@ from kfp_jax.spec import Limits, TrainSpec
 
 
 class TestLocalBackend(BackendContract):
+    impossible = {"command": ("no-such-command-9",)}, "no-such-command-9"
+
     @pytest.fixture
     def backend(self) -> Backend:
         return LocalBackend(grace=2.0)

@@ -19,7 +19,18 @@ from typing import Any, Self
 from urllib.parse import parse_qs, urlsplit
 
 Manifest = dict[str, Any]
-CORE = ("v1", "pods"), ("v1", "services"), ("v1", "configmaps"), ("v1", "events")
+CORE = tuple(
+    ("v1", plural)
+    for plural in (
+        "configmaps",
+        "events",
+        "limitranges",
+        "namespaces",
+        "pods",
+        "resourcequotas",
+        "services",
+    )
+)
 _START = int(datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC).timestamp()) * 1_000_000_000
 
 
@@ -88,6 +99,7 @@ class FakeApiServer:
         self.allowed: Callable[[Manifest], bool] = lambda attributes: True
         self.openapi: dict[str, Manifest] = {}
         self.warning = ""
+        self.finalized: set[tuple[str, str]] = set()  # kinds that a controller takes apart first
         self.requests: list[Recorded] = []
         self.faults: list[Fault] = []
         self.objects: dict[tuple[str, str], dict[tuple[str, str], Manifest]] = {}
@@ -234,6 +246,19 @@ class FakeApiServer:
             for (owned_api, owned_plural), (owned_namespace, owned_name) in owned:
                 self.remove(owned_api, owned_plural, owned_name, owned_namespace)
 
+    def finalize(
+        self, api: str, plural: str, name: str, namespace: str = "ns", grace: int = 0
+    ) -> None:
+        """Says that an object is to go; whoever takes it apart removes it."""
+        with self.changed:
+            item = copy.deepcopy(self.objects[api, plural][namespace, name])
+            if "deletionTimestamp" not in item["metadata"]:
+                item["metadata"] |= {
+                    "deletionTimestamp": now(),
+                    "deletionGracePeriodSeconds": grace,
+                }
+                self.put(api, plural, item, namespace)
+
     def find(self, api: str, plural: str, name: str, namespace: str = "ns") -> Manifest | None:
         with self.changed:
             return copy.deepcopy(self.objects.get((api, plural), {}).get((namespace, name)))
@@ -285,7 +310,12 @@ class FakeApiServer:
             pod = self.find("v1", "pods", name, namespace)
             if pod and told:
                 status = pod["status"]["containerStatuses"][0]
-                terminated = {"exitCode": code, "containerID": status["containerID"]}
+                terminated = {
+                    "exitCode": code,
+                    "reason": "Error" if code else "Completed",
+                    "finishedAt": now(),
+                    "containerID": status["containerID"],
+                }
                 status["state"] = {"terminated": terminated}
                 pod["status"]["phase"] = "Failed" if code else "Succeeded"
                 self.put("v1", "pods", pod, namespace)
@@ -341,7 +371,7 @@ class FakeApiServer:
             epoch = self._epoch
         while True:
             with self.changed:
-                out = b""
+                out = bytearray()
                 while line < len(log.lines):
                     moment, text = log.lines[line]
                     stamped = f"{_timestamp(moment)} {text}".encode()
@@ -356,7 +386,7 @@ class FakeApiServer:
                         return
                     self.changed.wait(5)
                     continue
-            yield out
+            yield bytes(out)
 
 
 class _Server(ThreadingHTTPServer):
@@ -464,7 +494,10 @@ class _Handler(BaseHTTPRequestHandler):
                 wanted = body.get("preconditions", {}).get("uid")
                 if wanted not in (None, item["metadata"]["uid"]):
                     return self._answer(409, _status(409, "Conflict", "the UID does not fit"))
-                api.remove(*place.kind, place.name, place.namespace)
+                if place.kind in api.finalized:
+                    api.finalize(*place.kind, place.name, place.namespace)
+                else:
+                    api.remove(*place.kind, place.name, place.namespace)
                 return self._answer(200, _status(200, "", ""))
             if place.name and place.subresource != "log":
                 return self._answer(200, item)
@@ -570,7 +603,7 @@ def _place(parts: list[str]) -> Place:
     depth = 3 if parts[0] == "apis" else 2
     api, rest = "/".join(parts[1:depth]), parts[depth:]
     namespace = ""
-    if rest[0] == "namespaces":
+    if rest[0] == "namespaces" and len(rest) > 2:
         namespace, rest = rest[1], rest[2:]
     plural, name, subresource = (*rest, "", "")[:3]
     return Place(api, plural, namespace, name, subresource)
@@ -604,6 +637,10 @@ def _merged(item: Any, changes: Any) -> Any:
         else:
             merged[key] = _merged(merged.get(key), value)
     return merged
+
+
+def now() -> str:
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def _event(change: str, item: Manifest) -> bytes:

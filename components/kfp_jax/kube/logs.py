@@ -91,6 +91,7 @@ class LogFollower:
         container: str,
         label: Callable[[Manifest], Label | None],
         *,
+        follow: bool = True,
         silence: float = SILENCE_SECONDS,
     ) -> None:
         """Makes a follower; `lines` does the work.
@@ -101,6 +102,7 @@ class LogFollower:
             labels: The selector that finds them.
             container: Whose log is read.
             label: Tells whose log a pod writes; None for a pod that is no process of the job.
+            follow: Whether to wait for what is still to come; else `lines` ends with what is there.
             silence: Seconds without a line after which a log is opened anew.
         """
         self._client = client
@@ -111,7 +113,8 @@ class LogFollower:
         self._stop = Stop()
         self._feed: Feed[_News] | None = None
         self._pods: dict[str, _Pod] = {}
-        self._finished = False
+        self._follow = follow
+        self._finished = not follow
         self._listed = False
         self._heard = False
 
@@ -211,7 +214,7 @@ class LogFollower:
             if older:
                 self._hurry(older)
             elif run:
-                pod.reading = _Reading(pod, run)
+                pod.reading = _Reading(pod, run, last_call=not self._follow)
                 feed.add(self._read(pod.reading), f"log of {pod.name}")
 
     def _hurry(self, older: list["_Reading"]) -> None:

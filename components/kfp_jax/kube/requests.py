@@ -138,15 +138,26 @@ def delete(resource: Resource, namespace: str, name: str, *, uid: str, propagati
 
 
 def pod_log(
-    namespace: str, name: str, container: str, *, follow: bool, previous: bool, since: str
+    namespace: str,
+    name: str,
+    container: str,
+    *,
+    follow: bool,
+    previous: bool,
+    since: str,
+    tail: int = 0,
 ) -> Request:
-    """Reads a container's log with timestamps, from a moment on where `since` names one."""
+    """Reads a container's log with timestamps, from a moment on where `since` names one.
+
+    `tail` asks for so many of its last lines; 0 for all.
+    """
     query = {
         "container": container,
         "timestamps": "true",
         **({"follow": "true"} if follow else {}),
         **({"previous": "true"} if previous else {}),
         **({"sinceTime": since} if since else {}),
+        **({"tailLines": str(tail)} if tail else {}),
     }
     action = f"read the log of {_object(PODS, namespace, name)}"
     return Request("GET", PODS.path(namespace, name, "log"), action, query)

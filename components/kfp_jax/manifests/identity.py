@@ -14,6 +14,9 @@ MANAGED_BY = "app.kubernetes.io/managed-by"
 JOB_LABEL = f"{PREFIX}/job"
 ATTEMPT_LABEL = f"{PREFIX}/attempt"
 SPEC_HASH = f"{PREFIX}/spec-hash"
+# When its launcher last said that it still follows the job, in RFC 3339: what `cleanup` judges by.
+RENEWED = f"{PREFIX}/renewed-at"
+RENEW_SECONDS = 60.0
 QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
 # A mesh's sidecar outlives the program, so the pod would never be done.
 NO_SIDECAR = {"sidecar.istio.io/inject": "false"}

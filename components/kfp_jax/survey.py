@@ -1,0 +1,168 @@
+"""Collects what `doctor` judges: this machine, and a cluster as one account sees it."""
+
+import os
+import platform
+import subprocess
+import sys
+from collections.abc import Callable
+from importlib.metadata import PackageNotFoundError, version
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from kfp_jax.doctor import Cluster, Machine, Manifest
+from kfp_jax.errors import ClusterError, Forbidden, NotFound
+from kfp_jax.kube.requests import Resource
+from kfp_jax.kube.resources import (
+    CLUSTER_RUNTIMES,
+    CONFIG_MAPS,
+    JOBSETS,
+    LIMIT_RANGES,
+    LOCAL_QUEUES,
+    NAMESPACES,
+    QUOTAS,
+    TRAINJOBS,
+)
+from kfp_jax.kube.retry import Retry
+from kfp_jax.manifests import rights
+from kfp_jax.manifests.pod import FLAVORS
+from kfp_jax.manifests.runtime import shipped_name
+
+if TYPE_CHECKING:
+    from kfp_jax.kube.client import Client
+
+T = TypeVar("T")
+
+_IMPORT_SECONDS = 60
+_SYSTEM_NAMESPACE = "kubeflow-system"
+_PATIENCE = Retry(for_seconds=5.0)
+
+
+def survey_machine() -> Machine:
+    """Returns what this machine is; JAX is imported in a process of its own."""
+    jax, error = _installed("jax"), ""
+    if jax:
+        command = [sys.executable, "-c", "import jax"]
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=_IMPORT_SECONDS, check=False
+        )
+        error = (done.stderr.strip().splitlines() or [""])[-1] if done.returncode else ""
+    return Machine(
+        python=platform.python_version(),
+        cores=len(os.sched_getaffinity(0)),
+        jax=jax,
+        jax_error=error,
+        kfp=_installed("kfp"),
+    )
+
+
+def survey_cluster(client: "Client", namespace: str) -> Cluster:
+    """Returns what a cluster is to the client's account; a server that is silent is a fact, too."""
+    try:
+        kubernetes = client.server_version(retry=_PATIENCE)
+        return Cluster(
+            server=client.server,
+            namespace=namespace,
+            version=kubernetes,
+            trainjob_fields=_fields(client, TRAINJOBS, "TrainJob"),
+            trainer_version=_trainer_version(client),
+            jobset_fields=_fields(client, JOBSETS, "JobSet"),
+            runtimes=_runtimes(client),
+            denied=_denied(client, namespace),
+            queues=_queues(client, namespace),
+            namespace_labels=_namespace_labels(client, namespace),
+            quotas=_listed(client, QUOTAS, namespace),
+            limit_ranges=_listed(client, LIMIT_RANGES, namespace),
+        )
+    except ClusterError as error:
+        return Cluster(server=client.server, namespace=namespace, unreachable=str(error))
+
+
+def field_names(document: Manifest, kind: str) -> frozenset[str]:
+    """Returns the names of all fields, at any depth, of a kind in an OpenAPI 3 document. Pure."""
+    schemas = document.get("components", {}).get("schemas", {}).values()
+    found: set[str] = set()
+    for schema in schemas:
+        kinds = schema.get("x-kubernetes-group-version-kind", ())
+        if any(item.get("kind") == kind for item in kinds):
+            _collect(schema, found)
+    return frozenset(found)
+
+
+def _collect(schema: Any, found: set[str]) -> None:
+    if isinstance(schema, dict):
+        found.update(schema.get("properties", {}))
+        for item in schema.values():
+            _collect(item, found)
+    elif isinstance(schema, list):
+        for item in schema:
+            _collect(item, found)
+
+
+def _fields(client: "Client", resource: Resource, kind: str) -> frozenset[str] | None:
+    if not client.serves(resource):
+        return None
+    return field_names(client.openapi(resource.group, resource.version), kind)
+
+
+def _trainer_version(client: "Client") -> str:
+    read = _readable(lambda: client.get(CONFIG_MAPS, _SYSTEM_NAMESPACE, "kubeflow-trainer-public"))
+    return str((read or {}).get("data", {}).get("kubeflow_trainer_version", ""))
+
+
+def _runtimes(client: "Client") -> dict[str, Manifest | None] | None:
+    found: dict[str, Manifest | None] = {}
+    for kind in FLAVORS:
+        name = shipped_name(kind)
+        try:
+            found[name] = client.get(CLUSTER_RUNTIMES, "", name)
+        except NotFound:
+            found[name] = None
+        except Forbidden:
+            return None
+    return found
+
+
+def _denied(client: "Client", namespace: str) -> frozenset[tuple[str, str, str]]:
+    denied = set()
+    for right in rights.LAUNCHER:
+        for group, resource, verb in right.calls():
+            plural, _, subresource = resource.partition("/")
+            kind = Resource(group, "*", plural)
+            if not client.may(verb, kind, namespace, subresource=subresource):
+                denied.add((group, resource, verb))
+    return frozenset(denied)
+
+
+def _queues(client: "Client", namespace: str) -> tuple[str, ...] | None:
+    versions = client.versions(LOCAL_QUEUES.group)
+    if not versions:
+        return None
+    kind = Resource(LOCAL_QUEUES.group, versions[0], LOCAL_QUEUES.plural)
+    return tuple(item["metadata"]["name"] for item in _listed(client, kind, namespace))
+
+
+def _namespace_labels(client: "Client", namespace: str) -> dict[str, str] | None:
+    try:
+        return dict(client.get(NAMESPACES, "", namespace)["metadata"].get("labels", {}))
+    except NotFound:
+        return None
+    except Forbidden:  # an account of one namespace may not look at it from outside
+        return {}
+
+
+def _listed(client: "Client", resource: Resource, namespace: str) -> tuple[Manifest, ...]:
+    listing = _readable(lambda: client.list(resource, namespace))
+    return listing.items if listing else ()
+
+
+def _readable(read: Callable[[], T]) -> T | None:
+    try:
+        return read()
+    except (Forbidden, NotFound):
+        return None
+
+
+def _installed(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return ""
