@@ -33,6 +33,7 @@ _INSTALL_JOBSET = (
     "kubectl apply --server-side -f https://github.com/kubernetes-sigs/jobset/releases/download/"
     "v0.12.0/manifests.yaml"
 )
+_UNREADABLE = "unknown: this account may not read that"
 _PSS = "pod-security.kubernetes.io/enforce"
 
 
@@ -113,9 +114,10 @@ class ClusterFacts:
             not read them.
         denied: Group, resource and verb of each call that the account may not make.
         queues: Kueue's queues in the namespace; None where Kueue is not served.
-        namespace_labels: None where the namespace is not there.
-        quotas: The namespace's ResourceQuotas.
-        limit_ranges: The namespace's LimitRanges.
+        namespace_there: Whether the namespace is, as far as the account may know.
+        namespace_labels: Its labels; None where the account may not read them.
+        quotas: Its ResourceQuotas; None where the account may not read them.
+        limit_ranges: Its LimitRanges; None where the account may not read them.
     """
 
     server: str
@@ -128,9 +130,10 @@ class ClusterFacts:
     runtimes: Mapping[str, Manifest | None] | None = None
     denied: frozenset[tuple[str, str, str]] = frozenset()
     queues: tuple[str, ...] | None = None
+    namespace_there: bool = True
     namespace_labels: Mapping[str, str] | None = field(default_factory=dict)
-    quotas: tuple[Manifest, ...] = ()
-    limit_ranges: tuple[Manifest, ...] = ()
+    quotas: tuple[Manifest, ...] | None = ()
+    limit_ranges: tuple[Manifest, ...] | None = ()
 
 
 @dataclass(frozen=True)
@@ -187,7 +190,7 @@ def _kfp(machine: MachineFacts) -> Finding:
 def _server(cluster: ClusterFacts, pods: Pods) -> list[Finding]:
     found = [Finding("API server", f"{cluster.server}, Kubernetes {cluster.version}")]
     name = cluster.namespace
-    if cluster.namespace_labels is None:
+    if not cluster.namespace_there:
         create = f"kubectl create namespace {name}"
         return [*found, Finding("namespace", f"{name} is not there", create, CLUSTER)]
     return [*found, Finding("namespace", name)]
@@ -302,8 +305,10 @@ def _kueue(cluster: ClusterFacts, pods: Pods) -> list[Finding]:
 
 
 def _quotas(cluster: ClusterFacts, pods: Pods) -> list[Finding]:
+    if cluster.quotas is None:
+        return [Finding("quotas", _UNREADABLE)]
     need = _needs(pods)
-    limited = _default_limits(cluster.limit_ranges)
+    limited = _default_limits(cluster.limit_ranges or ())
     found = []
     for quota in cluster.quotas:
         # Whether a scope takes in our pods, the server alone knows for sure.
@@ -362,6 +367,8 @@ def _default_limits(ranges: Iterable[Manifest]) -> frozenset[str]:
 
 
 def _limit_ranges(cluster: ClusterFacts, pods: Pods) -> list[Finding]:
+    if cluster.limit_ranges is None:
+        return [Finding("limit ranges", _UNREADABLE)]
     asked = resources(pods.resources, {"requests": DEFAULT_REQUESTS})["requests"]
     found = []
     for item in cluster.limit_ranges:
@@ -393,7 +400,9 @@ def _limit(name: str, rule: Manifest, asked: Mapping[str, str]) -> list[Finding]
 
 
 def _pod_security(cluster: ClusterFacts, pods: Pods) -> list[Finding]:
-    level = (cluster.namespace_labels or {}).get(_PSS, "privileged")
+    if cluster.namespace_labels is None:
+        return [Finding("pod security", _UNREADABLE)]
+    level = cluster.namespace_labels.get(_PSS, "privileged")
     hostpaths = [item.name for item in pods.volumes if "hostPath" in item.source]
     if level != "privileged" and hostpaths:
         seen = f"{level}, which admits no hostPath: volume {hostpaths[0]}"

@@ -4,7 +4,7 @@ import os
 import platform
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, TypeVar
 
@@ -59,6 +59,7 @@ def survey_cluster(client: "Client", namespace: str) -> ClusterFacts:
     """Returns what a cluster is to the client's account; a server that is silent is a fact, too."""
     try:
         kubernetes = client.server_version(retry=_PATIENCE)
+        there, labels = _namespace(client, namespace)
         return ClusterFacts(
             server=client.server,
             namespace=namespace,
@@ -69,7 +70,8 @@ def survey_cluster(client: "Client", namespace: str) -> ClusterFacts:
             runtimes=_runtimes(client),
             denied=_denied(client, namespace),
             queues=_queues(client, namespace),
-            namespace_labels=_namespace_labels(client, namespace),
+            namespace_there=there,
+            namespace_labels=labels,
             quotas=_listed(client, QUOTAS, namespace),
             limit_ranges=_listed(client, LIMIT_RANGES, namespace),
         )
@@ -117,21 +119,22 @@ def _queues(client: "Client", namespace: str) -> tuple[str, ...] | None:
     if not versions:
         return None
     kind = Resource(LOCAL_QUEUES.group, versions[0], LOCAL_QUEUES.plural)
-    return tuple(item["metadata"]["name"] for item in _listed(client, kind, namespace))
+    return tuple(item["metadata"]["name"] for item in _listed(client, kind, namespace) or ())
 
 
-def _namespace_labels(client: "Client", namespace: str) -> dict[str, str] | None:
+def _namespace(client: "Client", namespace: str) -> tuple[bool, Mapping[str, str] | None]:
+    """Returns whether the namespace is there, and its labels where the account may read them."""
     try:
-        return dict(client.get(NAMESPACES, "", namespace)["metadata"].get("labels", {}))
+        return True, client.get(NAMESPACES, "", namespace)["metadata"].get("labels", {})
     except NotFound:
-        return None
-    except Forbidden:  # an account of one namespace may not look at it from outside
-        return {}
+        return False, {}
+    except Forbidden:  # an account of the namespace may not look at it from outside
+        return True, None
 
 
-def _listed(client: "Client", resource: Resource, namespace: str) -> tuple[Manifest, ...]:
+def _listed(client: "Client", resource: Resource, namespace: str) -> tuple[Manifest, ...] | None:
     listing = _readable(lambda: client.list(resource, namespace))
-    return listing.items if listing else ()
+    return listing.items if listing else None
 
 
 def _readable(read: Callable[[], T]) -> T | None:

@@ -3,7 +3,6 @@
 import sys
 from collections.abc import Iterable
 
-import typer
 from rich.console import Console
 from rich.text import Text
 
@@ -42,27 +41,22 @@ def doctor(
         raise SpecError(f"backend is {backend!r:.60}; give one of {', '.join(_BACKENDS)}.")
     checkups: dict[str, Checkup] = {}
     if backend in ("auto", table.LOCAL):
-        checkups["This machine"] = table.examine_machine(survey_machine())
+        checkups["this machine"] = table.examine_machine(survey_machine())
     if backend in table.CLUSTER or (backend == "auto" and knows_cluster(context)):
-        checkups["The cluster"] = _examine_cluster(context, namespace, pods)
-    able = runnable(backend, checkups)
+        checkups["the cluster"] = _examine_cluster(context, namespace, pods)
+    able = [name for c in checkups.values() for name in c.able if backend in ("auto", name)]
+    title, last = list(checkups.items())[-1]  # the cluster, where one is known
     if as_json:
         found = {name: [item.to_json() for item in c.findings] for name, c in checkups.items()}
         print_json({"able": able, "findings": found})
     else:
-        for title, checkup in checkups.items():
-            _print(title, checkup.findings)
-        where = " and ".join(able)
-        sys.stdout.write(f"A job can run: {where}.\n" if able else "No job can run.\n")
-    if not able:
-        raise typer.Exit(ClusterError.exit_code)
-
-
-def runnable(backend: str, checkups: dict[str, Checkup]) -> list[str]:
-    """Returns the backends, of those that were asked about, on which a job can run. Pure."""
-    # The last is the cluster where one is known: a sound laptop does not mend it.
-    able = list(checkups.values())[-1].able
-    return [name for name in able if backend in ("auto", name)]
+        for name, checkup in checkups.items():
+            _print(name.capitalize(), checkup.findings)
+        sys.stdout.write(f"A job can run: {', '.join(able) or 'nowhere'}.\n")
+    # A sound laptop does not mend a cluster.
+    if not set(able) & set(last.able):
+        way = "" if backend == "auto" else f" by the backend {backend}"
+        raise ClusterError(f"No job can run on {title}{way}; mend what is marked as a problem.")
 
 
 def _examine_cluster(context: str, namespace: str, pods: Pods) -> Checkup:

@@ -322,7 +322,10 @@ def test_doctor_names_what_is_missing_and_ends_with_an_error(
     assert any(line.split()[:3] == ["problem", "namespace", "ns"] for line in lines)
     assert any("runtimes/manifests" in line for line in lines)
     assert any("may not list, so nobody is told" in line for line in lines)
-    assert lines[-1] == "No job can run."
+    assert lines[-1] == "A job can run: nowhere."
+    assert result.err == (
+        "No job can run on the cluster by the backend trainer; mend what is marked as a problem.\n"
+    )
 
 
 def test_doctor_asks_for_exactly_the_rights_of_the_launcher(
@@ -353,7 +356,7 @@ def test_an_unreachable_cluster_is_a_finding(server: FakeApiServer, run: Run) ->
     server.fail(403, path="/version")
     result = run("doctor", "--backend", "trainer", "--json")
     assert result.code == 69
-    (finding,) = json.loads(result.out)["findings"]["The cluster"]
+    (finding,) = json.loads(result.out)["findings"]["the cluster"]
     assert finding["check"] == "API server"
     assert "get-contexts" in finding["remedy"]
 

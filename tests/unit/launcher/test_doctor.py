@@ -75,7 +75,7 @@ def test_a_sound_cluster_runs_jobs_on_both_backends_and_has_nothing_to_mend() ->
     ("changes", "able", "seen", "remedy"),
     [
         pytest.param({"unreachable": "It is silent."}, (), "silent", "get-contexts", id="silent"),
-        pytest.param({"namespace_labels": None}, (), "not there", "create namespace", id="no-ns"),
+        pytest.param({"namespace_there": False}, (), "not there", "create namespace", id="no-ns"),
         pytest.param(
             {"trainjob_fields": None}, ("jobset",), "not installed", "trainer.git", id="no-trainer"
         ),
@@ -192,6 +192,10 @@ def test_what_stands_in_the_way_is_named_with_a_remedy(
     [
         pytest.param({"runtimes": None}, id="runtimes-that-may-not-be-read"),
         pytest.param({"namespace_labels": RESTRICTED}, id="restricted-namespace"),
+        pytest.param(
+            {"namespace_labels": None, "quotas": None, "limit_ranges": None},
+            id="namespace-that-may-not-be-read",
+        ),
         pytest.param({"quotas": (quota({"requests.cpu": "4"}, {"requests.cpu": "3"}),)}, id="room"),
         pytest.param({"quotas": (quota({"pods": "0"}, scopes=["BestEffort"]),)}, id="scoped"),
         pytest.param(
