@@ -16,7 +16,6 @@ from kfp_jax.platform_reasons import (
     JOB_ENDS,
     NOT_STARTED,
     PLATFORM_ENDS,
-    Told,
 )
 from kfp_jax.reports import Report
 from kfp_jax.status import (
@@ -321,16 +320,6 @@ def _diagnose_job(facts: Facts) -> Diagnosis:
     )
 
 
-def _held(facts: Facts) -> tuple[Told, str, str] | None:
-    """Returns what keeps a job from starting, of whom that is told, and the platform's words."""
-    for item in facts.processes:
-        if item.reason in HOLDS and not item.alive:
-            return HOLDS[item.reason], f"process {item.process}", item.message or item.reason
-    if facts.reason in HOLDS:
-        return HOLDS[facts.reason], "it", facts.message or facts.reason
-    return None
-
-
 def _dashed(reason: str) -> str:
     """Returns a reason of Kubernetes', such as DeadlineExceeded, in the form of ours."""
     return re.sub(r"(?<!^)(?=[A-Z])", "-", reason).lower()
@@ -351,9 +340,16 @@ def _diagnose_overdue(facts: Facts, overdue: Overdue) -> Diagnosis:
             if suspended:
                 seen += f" ({_processes(suspended)} is suspended)"
             remedy = "look at the last lines of that process, or raise the start limit"
-            if held := _held(facts):
-                told, who, message = held
-                seen, remedy = told.sentence.format(who=who, message=message), told.remedy
+            held = [p for p in facts.processes if p.reason in HOLDS and not p.alive]
+            reason, message = (
+                (held[0].reason, held[0].message) if held else (facts.reason, facts.message)
+            )
+            if reason in HOLDS:
+                roots = [p.process for p in held if p.reason == reason]
+                seen = HOLDS[reason].sentence.format(
+                    who=_processes(roots) if roots else "it", message=message or reason
+                )
+                remedy = HOLDS[reason].remedy
         case Overdue.STALL:
             roots = suspended or absent
             seen = f"no process wrote a line{step}"

@@ -279,7 +279,7 @@ class _Run:
     def stop(self, grace: float) -> None:
         if self._stopped is None:
             self._stopped = time.monotonic()
-            self.kill(signal.SIGTERM)
+            self.process.terminate()  # the kubelet tells process 1 alone
         elif time.monotonic() - self._stopped > grace:
             self.kill(signal.SIGKILL)
 

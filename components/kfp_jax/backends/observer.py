@@ -29,7 +29,7 @@ _CANCELLED = "Cancelled"
 
 
 class Observer:
-    """Watches a job and what belongs to it, from when it is made until it is closed."""
+    """Watches a job and what belongs to it until nothing of it runs, or until it is closed."""
 
     def __init__(
         self,
@@ -165,7 +165,7 @@ class Observer:
         clock = self._client.clock
         pause = _FIRST_LOOK_SECONDS
         look = clock.now() + pause
-        while not self._stop.is_set:
+        while not self._stop.is_set and not (self.finished and not self._may_run()):
             news = feed.take(HEARTBEAT_SECONDS)
             while news is not None:
                 self._take(*news)

@@ -79,12 +79,13 @@ def reduce_pods(
     ]
     if failed and all(item.failed_at is None for item in found):
         deleted = [
-            (math.inf if (moment := _deletion(pod.manifest)) is None else moment, index)
+            (math.inf if moment is None else moment, not pod.ends, index)
             for index, pod in current.items()
-            if index is not None and pod.gone and found[index].exit_code != 0
+            if index is not None and found[index].exit_code != 0
+            if (moment := _deletion(pod.manifest)) is not None or pod.gone
         ]
         if deleted:
-            moment, first = min(deleted)
+            moment, _, first = min(deleted)
             found[first] = replace(found[first], failed_at=moment, reason=DELETED)
     return tuple(found)
 
