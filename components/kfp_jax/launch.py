@@ -10,7 +10,7 @@ from kfp_jax.backends.base import Backend, JobRef
 from kfp_jax.cancellation import Cancellation
 from kfp_jax.clock import Clock, SystemClock
 from kfp_jax.diagnosis import Diagnosis, Facts, diagnose
-from kfp_jax.errors import ClusterError, JobCancelled
+from kfp_jax.errors import ClusterError, JobCancelled, OutputError
 from kfp_jax.names import job_name
 from kfp_jax.recorder import Recorder
 from kfp_jax.sinks import NullSink, Sink
@@ -42,7 +42,7 @@ def launch(
     Raises:
         SpecError: The input is wrong; nothing was started.
         ClusterError: The backend refused or did not answer.
-        OutputError: A result could not be written.
+        OutputError: A result could not be written, or is not where launcher and nodes both see it.
         JobCancelled: The job was cancelled before it was started.
     """
     sink = sink or NullSink()
@@ -63,6 +63,7 @@ def launch(
             raise recorder.problem
         outcome = _collect(spec, ref, end, recorder, folder)
         storage.write_json(folder / storage.RESULT, outcome.to_json())
+        _check_model(outcome)
     sink.status(ref.name, JobStatus(outcome.phase, restarts=outcome.attempts - 1))
     return outcome
 
@@ -181,6 +182,15 @@ def _collect(spec: TrainSpec, ref: JobRef, end: _End, recorder: Recorder, folder
         failed_process=root,
         last_lines=recorder.tails().get(root, ()) if root is not None else (),
     )
+
+
+def _check_model(outcome: Outcome) -> None:
+    """Refuses a model that the nodes wrote where nobody but they could see it."""
+    if outcome.model_uri and not Path(outcome.model_uri).exists():
+        raise OutputError(
+            f"Job {outcome.job} wrote its model to {outcome.model_uri}, but here that is not there;"
+            " give an output_uri on a volume that launcher and nodes mount at the same path."
+        )
 
 
 def _verdict(
