@@ -118,6 +118,7 @@ class ClusterFacts:
         namespace_labels: Its labels; None where the account may not read them.
         quotas: Its ResourceQuotas; None where the account may not read them.
         limit_ranges: Its LimitRanges; None where the account may not read them.
+        kfp_retries: Whether the pipelines' Argo retries, by default, steps that end in an error.
     """
 
     server: str
@@ -134,6 +135,7 @@ class ClusterFacts:
     namespace_labels: Mapping[str, str] | None = field(default_factory=dict)
     quotas: tuple[Manifest, ...] | None = ()
     limit_ranges: tuple[Manifest, ...] | None = ()
+    kfp_retries: bool = False
 
 
 @dataclass(frozen=True)
@@ -410,6 +412,18 @@ def _pod_security(cluster: ClusterFacts, pods: Pods) -> list[Finding]:
     return [Finding("pod security", f"{level}, which admits our pods")]
 
 
+def _pipelines(cluster: ClusterFacts, pods: Pods) -> list[Finding]:
+    if not cluster.kfp_retries:
+        return []
+    # Seen with KFP 2.17: 81 tries, each with a new identity.
+    seen = "its Argo retries steps that end in an error, so a job that was done may train again"
+    remedy = (
+        "kubectl -n kubeflow edit configmap workflow-controller-configmap, and take retryStrategy"
+        " out of workflowDefaults"
+    )
+    return [Finding("Kubeflow Pipelines", seen, remedy)]
+
+
 def _shown(amount: Decimal) -> str:
     for unit, size in (("Gi", 2**30), ("Mi", 2**20)):
         if amount >= size and amount % size == 0:
@@ -427,4 +441,5 @@ CHECKS = (
     _quotas,
     _limit_ranges,
     _pod_security,
+    _pipelines,
 )

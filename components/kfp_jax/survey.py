@@ -34,6 +34,7 @@ T = TypeVar("T")
 
 _IMPORT_SECONDS = 60
 _SYSTEM_NAMESPACE = "kubeflow-system"
+_KFP_NAMESPACE = "kubeflow"
 _PATIENCE = Retry(for_seconds=5.0)
 
 
@@ -74,6 +75,7 @@ def survey_cluster(client: "Client", namespace: str) -> ClusterFacts:
             namespace_labels=labels,
             quotas=_listed(client, QUOTAS, namespace),
             limit_ranges=_listed(client, LIMIT_RANGES, namespace),
+            kfp_retries=_kfp_retries(client),
         )
     except ClusterError as error:
         return ClusterFacts(server=client.server, namespace=namespace, unreachable=str(error))
@@ -130,6 +132,14 @@ def _namespace(client: "Client", namespace: str) -> tuple[bool, Mapping[str, str
         return False, {}
     except Forbidden:  # an account of the namespace may not look at it from outside
         return True, None
+
+
+def _kfp_retries(client: "Client") -> bool:
+    read = _readable(
+        lambda: client.get(CONFIG_MAPS, _KFP_NAMESPACE, "workflow-controller-configmap")
+    )
+    defaults = str((read or {}).get("data", {}).get("workflowDefaults", ""))
+    return "retryStrategy" in defaults and "OnError" in defaults
 
 
 def _listed(client: "Client", resource: Resource, namespace: str) -> tuple[Manifest, ...] | None:

@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -64,8 +64,18 @@ def logs(
     if cancellation.requested:
         raise typer.Exit(JobCancelled.exit_code)
     if not count:
-        what = "no container that was restarted in place" if previous else "written nothing yet"
-        note(f"Job {name} has {what}; see: kfp-jax status {name} --namespace {where}")
+        note(f"Job {name} has {_why_silent(job, nodes, previous=previous)}.")
+
+
+def _why_silent(job: ClusterJob, nodes: Sequence[NodeState], *, previous: bool) -> str:
+    if previous:
+        return "no container that was restarted in its place"
+    if job.phase.finished and not nodes:
+        return (
+            "no logs on the cluster any more, as its pods are gone; its launcher kept them in"
+            " the output folder, under logs"
+        )
+    return f"written nothing yet; see: kfp-jax status {job.name} --namespace {job.namespace}"
 
 
 def _check_process(job: ClusterJob, nodes: Iterable[NodeState], process: int | None) -> None:

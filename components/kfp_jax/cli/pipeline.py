@@ -40,7 +40,7 @@ def pipeline(
     backend: options.BackendName = "auto",
     as_json: options.AsJson = False,
 ) -> None:
-    """Run one of our pipelines on this machine.
+    """Run one of our pipelines on this machine; its jobs may be on a cluster.
 
     Examples:
     kfp-jax pipeline mnist --output build/demo

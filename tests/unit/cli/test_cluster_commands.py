@@ -296,6 +296,11 @@ def test_logs_of_a_pending_job_say_so(server: FakeApiServer, run: Run) -> None:
     assert "written nothing yet" in result.err
 
 
+def test_logs_that_went_with_their_pods(server: FakeApiServer, run: Run) -> None:
+    put_job(server, below={"conditions": [{"type": "Completed", "status": "True"}]})
+    assert "its launcher kept them in the output folder" in run("logs", JOB).err
+
+
 def test_cleanup_deletes_what_no_launcher_follows(server: FakeApiServer, run: Run) -> None:
     put_job(server)
     renewed = {"kfp-jax/renewed-at": ago(seconds=20)}

@@ -168,6 +168,9 @@ def test_a_sound_cluster_runs_jobs_on_both_backends_and_has_nothing_to_mend() ->
             id="limit-range-is-small",
         ),
         pytest.param(
+            {"kfp_retries": True}, BOTH, "may train again", "retryStrategy", id="argo-retries"
+        ),
+        pytest.param(
             {"limit_ranges": (limit_range(min={"memory": "4Gi"}),)},
             (),
             "no less than memory 4Gi",
