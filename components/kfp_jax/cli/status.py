@@ -9,7 +9,7 @@ from kfp_jax.cli.cluster import connected, note
 from kfp_jax.cli.tables import age, print_facts, print_json, print_table
 from kfp_jax.cluster.lookup import Detail, last_lines, look_up
 from kfp_jax.cluster.nodes import NodeState, trains
-from kfp_jax.errors import Forbidden
+from kfp_jax.errors import ClusterError
 from kfp_jax.manifests.environment import NODE
 from kfp_jax.reports import Kind, Report, json_number, parse_line
 from kfp_jax.sinks import Remaining, progress_of, show_values
@@ -34,7 +34,7 @@ def status(
         for node in reporter(detail):
             try:
                 lines = last_lines(client, where, node)
-            except Forbidden as error:
+            except ClusterError as error:  # its machine may be gone, and that be the trouble
                 detail.notes.append(str(error))
     reports = read_reports(lines)
     if as_json:

@@ -260,6 +260,16 @@ def test_logs_follow_a_job_to_its_end(server: FakeApiServer, run: Run) -> None:
     assert (result.code, result.out) == (0, "[0] one\n[0] two\n")
 
 
+def test_status_does_without_a_log_that_its_machine_does_not_give(
+    server: FakeApiServer, run: Run
+) -> None:
+    put_everything(server)
+    server.fail(500, path="/log", message="no route to node-1")
+    result = run("status", JOB)
+    assert result.code == 0
+    assert "no route to node-1" in result.err
+
+
 def test_status_says_what_holds_a_job_up(server: FakeApiServer, run: Run) -> None:
     put_job(server)
     refusal = event("Job", f"{JOB}-node-0", "FailedCreate", "exceeded quota: q", timedelta(0))
