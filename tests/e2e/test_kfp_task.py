@@ -18,6 +18,8 @@ TASK = "0b9f6b5c-3c1e-4f0a-8e62-6c4c9d1f2a33"  # the driver mints it, for this t
 # What KFP fixes: where its launcher looks for a task's outputs.
 OUTPUT_FILE = "/tmp/kfp_outputs/output_metadata.json"
 OUTPUT_PARAMETER = "/tmp/kfp/outputs/Output"
+# Argo runs it in place of a signal to process 1, after which all is over in a second.
+KILL_COMMAND = "workflows.argoproj.io/kill-cmd-main"
 SCRATCH = ("/gcs", "/s3", "/.local", "/.cache", "/.config")
 
 
@@ -134,6 +136,10 @@ def a_workflow(place: Place) -> Any:
     )
 
 
+def jobs(place: Place) -> list[Any]:
+    return list(place.client.list(TRAINJOBS, place.namespace).items)
+
+
 def ended(place: Place) -> str:
     phase = place.get(PODS, POD)["status"]["phase"]
     return phase if phase in ("Succeeded", "Failed") else ""
@@ -146,7 +152,13 @@ def test_train_runs_to_its_end_and_hands_kfp_its_outputs(place: Place, dataset: 
         "num_nodes": 2,
         "dataset_uri": in_pods(dataset),
     }
-    place.create(PODS, task_pod(place, "train", values, a_workflow(place)))
+    workflow = a_workflow(place)
+    place.create(PODS, task_pod(place, "train", values, workflow))
+    job = until("the job is there", lambda: jobs(place), seconds=60)[0]["metadata"]
+    assert job["labels"]["kfp-jax/run"] == RUN
+    (owner,) = job["ownerReferences"]
+    assert (owner["kind"], owner["uid"]) == ("Workflow", workflow["metadata"]["uid"])
+
     phase = until("the task ends", lambda: ended(place), seconds=150)
     log = place.log(POD, "main")
     assert phase == "Succeeded", f"{log}\n{place.story()}"
@@ -166,7 +178,8 @@ def test_train_runs_to_its_end_and_hands_kfp_its_outputs(place: Place, dataset: 
     assert "<svg" in (folder / "report").read_text()
     assert (folder / "history.jsonl").read_text().count("accuracy") >= 1
     # The launcher leaves nothing of the job behind.
-    assert list(place.client.list(TRAINJOBS, place.namespace).items) == []
+    assert jobs(place) == []
+    assert place.get(PODS, POD)["metadata"]["annotations"][KILL_COMMAND].startswith('["sh", ')
 
 
 def test_a_failed_training_fails_the_task_with_the_reason_as_last_line(place: Place) -> None:
