@@ -58,14 +58,23 @@ def choose_backend(
         SpecError: There is none, or what it needs is not installed.
         ClusterError: No cluster is known, or it does not answer.
     """
-    environ = os.environ if environ is None else environ
-    if name not in NAMES:
-        raise SpecError(f"backend is {name!r:.60}; give one of {', '.join(NAMES)}.")
-    if name == "local" or (name == "auto" and not environ.get(_IN_CLUSTER)):
+    if is_local(name, environ=environ):
         return LocalBackend()
     cluster = cluster or Cluster()
     client = connect(cluster.context, environ=environ, warn=warn)
     return on_cluster(name, client, cluster)
+
+
+def is_local(name: str, *, environ: Mapping[str, str] | None = None) -> bool:
+    """Returns whether the backend of that name is this machine.
+
+    Raises:
+        SpecError: There is none.
+    """
+    environ = os.environ if environ is None else environ
+    if name not in NAMES:
+        raise SpecError(f"backend is {name!r:.60}; give one of {', '.join(NAMES)}.")
+    return name == "local" or (name == "auto" and not environ.get(_IN_CLUSTER))
 
 
 def connect(

@@ -124,7 +124,7 @@ def _said(status: Manifest) -> tuple[str, str]:
     disrupted = condition(status, "DisruptionTarget")
     if disrupted:
         # The kubelet's own word (Evicted, NodeLost) is plainer than the condition's.
-        reason = status.get("reason") or disrupted.get("reason", "")
+        reason = str(status.get("reason") or disrupted.get("reason", ""))
         return reason, line(status.get("message") or disrupted.get("message"))
     if status.get("reason"):
         return str(status["reason"]), line(status.get("message"))
