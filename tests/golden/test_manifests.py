@@ -1,12 +1,13 @@
 """What is sent to a cluster for typical jobs is what `manifests/` beside this file holds."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
-from fakes.jobs import WORKFLOW, gpus, identity, job
+from fakes.jobs import RESULTS, WORKFLOW, gpus, identity, job
 from fakes.runtimes import stock_runtime
 from kfp_jax.manifests.dialect import Dialect
 from kfp_jax.manifests.identity import Identity
@@ -46,11 +47,10 @@ EVERYTHING = {
             source={"persistentVolumeClaim": {"claimName": "work"}},
         ),
         Volume(
-            name="work",
+            name="data",
             mount_path="/data",
-            sub_path="data",
             read_only=True,
-            source={"persistentVolumeClaim": {"claimName": "work"}},
+            source={"persistentVolumeClaim": {"claimName": "data"}},
         ),
     ),
     "secret_env": {"HF_TOKEN": "hugging-face/token"},
@@ -107,6 +107,10 @@ SPECS = {
                 "cloud.google.com/gke-tpu-topology": "4x4",
             },
         },
+    ),
+    "volume-twice": job(
+        dataset_uri="/data/mnist",
+        pods={"volumes": (RESULTS, replace(RESULTS, mount_path="/data", sub_path="data"))},
     ),
     "patch": job(env={"JAX_DEBUG_NANS": "true"}, pods={"patch": PATCH}),
 }

@@ -184,5 +184,10 @@ def _beyond_patches(spec: TrainSpec) -> str:
         return f"max_restarts {spec.max_restarts}"
     if spec.pods.patch:
         return "patch"
+    # A patch of a runtime names each volume of a container once.
+    names = [volume.name for volume in spec.pods.volumes]
+    twice = next((name for name in names if names.count(name) > 1), "")
+    if twice:
+        return f"volume {twice} at two places"
     # In a TrainJob's env it could overwrite what the JAX plugin sets; Trainer is to refuse that.
     return next((f"env {name}" for name in spec.env if name.startswith("JAX_")), "")

@@ -1,8 +1,9 @@
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
-from fakes.jobs import gpus, identity, job
+from fakes.jobs import RESULTS, gpus, identity, job
 from fakes.runtimes import node_job, node_pod, stock_runtime
 from kfp_jax.errors import SpecError
 from kfp_jax.manifests.jobset import jobset
@@ -20,9 +21,11 @@ from kfp_jax.manifests.runtime import (
 from kfp_jax.spec import TrainSpec
 
 PRIORITY = {"template": {"metadata": {"labels": {"team": "ml"}}}}
+TWO_PLACES = (RESULTS, replace(RESULTS, mount_path="/data"))
 BEYOND = [
     pytest.param({"max_restarts": 1}, "max_restarts 1", id="restarts"),
     pytest.param({"pods": {"patch": PRIORITY}}, "patch", id="patch"),
+    pytest.param({"pods": {"volumes": TWO_PLACES}}, "volume results at two places", id="volume"),
     pytest.param({"env": {"JAX_DEBUG_NANS": "1"}}, "env JAX_DEBUG_NANS", id="jax-variable"),
 ]
 
