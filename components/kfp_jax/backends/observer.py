@@ -192,7 +192,7 @@ class Observer:
     def _take_object(self, kind: Resource, item: Manifest, *, gone: bool = False) -> None:
         uid = item["metadata"]["uid"]
         if kind is PODS:
-            self._pods[uid] = pod = Pod(item, gone)
+            self._pods[uid] = pod = Pod.seen(item, gone=gone, before=self._pods.get(uid))
             if gone or pod.restart > self._restart:
                 self._restart = max(self._restart, pod.restart)
                 self._forget_older_pods()
