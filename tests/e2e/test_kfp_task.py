@@ -154,7 +154,9 @@ def test_train_runs_to_its_end_and_hands_kfp_its_outputs(place: Place, dataset: 
     }
     workflow = a_workflow(place)
     place.create(PODS, task_pod(place, "train", values, workflow))
-    job = until("the job is there", lambda: jobs(place), seconds=60)[0]["metadata"]
+    until("the job is there", lambda: jobs(place) or ended(place), seconds=60)
+    assert jobs(place), place.log(POD, "main")
+    job = jobs(place)[0]["metadata"]
     assert job["labels"]["kfp-jax/run"] == RUN
     (owner,) = job["ownerReferences"]
     assert (owner["kind"], owner["uid"]) == ("Workflow", workflow["metadata"]["uid"])

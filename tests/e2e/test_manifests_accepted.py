@@ -41,7 +41,7 @@ def dry_run(overlay: Path) -> str:
 @pytest.mark.parametrize("name", ["standalone", "multi-user"])
 def test_an_overlay_is_accepted(place: Place, manifests: Path, name: str) -> None:
     said = dry_run(manifests / "base" / "runtimes")
-    assert all(f"kfp-jax-{kind} " in said for kind in ("cpu", "cuda", "tpu"))
+    assert all(f"kfp-jax-{name} " in said for name in ("cpu", "cuda", "tpu", "view-runtimes"))
     said = dry_run(launcher_overlay(manifests, place.namespace, overlay=name))
     assert "role.rbac.authorization.k8s.io/kfp-jax-launcher " in said
     assert "rolebinding.rbac.authorization.k8s.io/kfp-jax-launcher " in said

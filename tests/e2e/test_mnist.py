@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from e2e.mnist import mnist
-from e2e.places import Place
+from e2e.places import Place, until
 from kfp_jax.backends.cluster import ClusterBackend
 from kfp_jax.backends.jobset import JobSetBackend
 from kfp_jax.backends.trainer import TrainerBackend
@@ -44,4 +44,4 @@ def test_pods_learn_what_local_processes_learn(
     assert (outcome.backend, outcome.num_processes) == (name, nodes)
     assert steps(Path(outcome.output_uri)) == steps(Path(local_outcome.output_uri))
     assert (Path(outcome.model_uri) / "model.json").is_file()
-    assert place.pods() == []
+    until("nothing of the job is left", lambda: not place.pods(), seconds=10)
