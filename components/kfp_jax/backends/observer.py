@@ -16,7 +16,7 @@ from kfp_jax.kube.resources import EVENTS
 from kfp_jax.kube.retry import ONCE
 from kfp_jax.kube.stop import Stop
 from kfp_jax.kube.watch import Added, Deleted, Event, Listed, Modified, Target, watch
-from kfp_jax.manifests.identity import RENEW_SECONDS, RENEWED
+from kfp_jax.manifests.identity import CANCELLED, RENEW_SECONDS, RENEWED
 from kfp_jax.status import JobStatus, Phase
 
 Objects = Mapping[Resource, Manifest]
@@ -233,12 +233,14 @@ class Observer:
         status = self._reduce(self._objects, list(self._pods.values()))
         if not (self._gone or "deletionTimestamp" in self.job["metadata"]):
             return explained(status, self.name, self._events)
-        if status.phase is Phase.SUCCEEDED or (status.phase.finished and not self._cancels):
+        # `kfp-jax cancel` tells us by a mark on the job: that is no loss.
+        cancels = self._cancels or int(CANCELLED in self.job["metadata"].get("annotations", {}))
+        if status.phase is Phase.SUCCEEDED or (status.phase.finished and not cancels):
             return status
-        if not self._cancels:
+        if not cancels:
             return replace(status, phase=Phase.LOST)
         runs = not self._gone or any(not pod.ends for pod in self._pods.values())
-        if runs and self._cancels == 1:
+        if runs and cancels == 1:
             phase = status.phase if not status.phase.finished else Phase.RUNNING
             return replace(status, phase=phase, reason=_CANCELLED, message="")
         return replace(status, phase=Phase.CANCELLED, reason="", message="")
