@@ -128,11 +128,12 @@ class BackendContract:
     def test_every_line_of_every_process_once(
         self, backend: Backend, ref: JobRef, folder: Path
     ) -> None:
-        script = """printf '42\n{"kind":"Pod"}\n\nlast'; sleep 0.1; echo ' line' >&2"""
+        say = """printf '42\n{"kind":"Pod"}\n\nlast'; sleep 0.1; echo ' line'"""
+        script = f"{say}; sleep 0.1; echo error >&2"
         lines = self.lines(backend, self.spec(folder, script, nodes=2), ref)
         for process in (0, 1):
             texts = [line.text for line in lines if line.process == process]
-            assert texts == ["42", '{"kind":"Pod"}', "", "last line"]
+            assert texts == ["42", '{"kind":"Pod"}', "", "last line", "error"]
 
     def test_a_last_line_without_newline(self, backend: Backend, ref: JobRef, folder: Path) -> None:
         lines = self.lines(backend, self.spec(folder, "printf end"), ref)

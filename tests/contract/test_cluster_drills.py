@@ -194,7 +194,7 @@ def test_what_is_being_deleted_is_waited_for(
     second = make()
     again = second.submit(wanted, ref)
     assert again.name == next_attempt(ref.name)
-    assert not list(pods_of(server, ref.name))
+    assert not any(pod["status"]["phase"] == "Running" for pod in pods_of(server, ref.name))
     second.delete(again)
 
 
@@ -290,7 +290,7 @@ def test_a_job_that_somebody_deletes_is_lost(
     backend, wanted = make(), spec(tmp_path, "echo up; sleep 60")
     following = Following(wanted, backend)
     following.heard("up")
-    server.finalize(*KINDS[backend.name], job_ref(wanted, backend).name)
+    server.remove(*KINDS[backend.name], job_ref(wanted, backend).name, alone=True)
     outcome = following.outcome()
     assert outcome.phase is Phase.LOST
     assert "deleted by somebody else" in outcome.message

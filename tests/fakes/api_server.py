@@ -226,8 +226,10 @@ class FakeApiServer:
             self._tell((api, plural), "MODIFIED" if before else "ADDED", item)
             return copy.deepcopy(item)
 
-    def remove(self, api: str, plural: str, name: str, namespace: str = "ns") -> None:
-        """Removes an object and what it owns."""
+    def remove(
+        self, api: str, plural: str, name: str, namespace: str = "ns", *, alone: bool = False
+    ) -> None:
+        """Removes an object and what it owns, unless it goes `alone`."""
         with self.changed:
             item = self.objects[api, plural].pop((namespace, name))
             self._latest = next(self._version)
@@ -236,6 +238,8 @@ class FakeApiServer:
             if (api, plural) == ("v1", "pods"):
                 for log in self.logs.pop((namespace, name), []):
                     log.ended = True
+            if alone:
+                return
             uid = item["metadata"]["uid"]
             owned = [
                 (kind, key)
@@ -495,7 +499,10 @@ class _Handler(BaseHTTPRequestHandler):
                 if wanted not in (None, item["metadata"]["uid"]):
                     return self._answer(409, _status(409, "Conflict", "the UID does not fit"))
                 if place.kind in api.finalized:
-                    api.finalize(*place.kind, place.name, place.namespace)
+                    if body.get("propagationPolicy") == "Foreground":
+                        api.finalize(*place.kind, place.name, place.namespace)
+                    else:
+                        api.remove(*place.kind, place.name, place.namespace, alone=True)
                 else:
                     api.remove(*place.kind, place.name, place.namespace)
                 return self._answer(200, _status(200, "", ""))

@@ -84,6 +84,7 @@ class FakeCluster:
     def _loop(self) -> None:
         while not self._closed:
             with self.server.changed:
+                self._collect_garbage()
                 for job in self._all(TRAINJOBS):
                     self._trainjob(job)
                 for jobset in self._all(JOBSETS):
@@ -95,16 +96,25 @@ class FakeCluster:
     def _all(self, kind: tuple[str, str]) -> list[Manifest]:
         return copy.deepcopy(list(self.server.objects.get(kind, {}).values()))
 
+    def _collect_garbage(self) -> None:
+        jobs = {job["metadata"]["uid"] for job in self._all(TRAINJOBS)}
+        for kind in (JOBSETS, RUNTIMES):
+            for item in self._all(kind):
+                owners = {owner["uid"] for owner in item["metadata"].get("ownerReferences", ())}
+                if owners and not owners & jobs:
+                    metadata = item["metadata"]
+                    self.server.remove(*kind, metadata["name"], metadata["namespace"], alone=True)
+        sets = {item["metadata"]["uid"] for item in self._all(JOBSETS)}
+        for pod in self._all(PODS):
+            if not sets & {owner["uid"] for owner in pod["metadata"]["ownerReferences"]}:
+                self.server.finalize(*PODS, pod["metadata"]["name"], grace=30)
+
     def _trainjob(self, job: Manifest) -> None:
         name, namespace = job["metadata"]["name"], job["metadata"]["namespace"]
         jobset = self.server.find(*JOBSETS, name, namespace)
-        if "deletionTimestamp" in job["metadata"]:
-            if jobset and owned_by(jobset, job):
-                self.server.finalize(*JOBSETS, name, namespace)
-            else:
-                self.server.remove(*TRAINJOBS, name, namespace)
-            return
-        if jobset is None:
+        if "deletionTimestamp" in job["metadata"] and jobset:
+            self.server.finalize(*JOBSETS, name, namespace)
+        if jobset is None:  # as the real one, which does not ask whether the TrainJob is going
             if not job["spec"].get("suspend"):
                 self.server.put(*JOBSETS, self._jobset_of(job), namespace)
             return
@@ -295,11 +305,6 @@ class _Run:
                 write(decoder.decode(piece))
         self.process.wait()
         self.ended = time.monotonic()
-
-
-def owned_by(item: Manifest, owner: Manifest) -> bool:
-    uid = owner["metadata"]["uid"]
-    return uid in [o["uid"] for o in item["metadata"].get("ownerReferences", ())]
 
 
 def _pod(jobset: Manifest, index: int, restart: int) -> Manifest:

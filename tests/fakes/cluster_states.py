@@ -38,7 +38,8 @@ def pod(
     if deleted_at is not None:
         metadata["deletionTimestamp"] = moment(deleted_at + grace)
         metadata["deletionGracePeriodSeconds"] = grace
-    return Pod({"metadata": metadata, "status": status or {"phase": "Pending"}}, gone)
+    manifest = {"metadata": metadata, "status": status or {"phase": "Pending"}}
+    return Pod.seen(manifest, gone=gone, before=None)
 
 
 def running() -> Manifest:

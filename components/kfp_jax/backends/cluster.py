@@ -14,6 +14,8 @@ from kfp_jax.kube.client import Client
 from kfp_jax.kube.logs import Label, LogFollower
 from kfp_jax.kube.requests import PODS, Resource
 from kfp_jax.kube.resources import EVENTS, SERVICES
+from kfp_jax.kube.stop import Stop
+from kfp_jax.kube.watch import Added, Deleted, Listed, Modified, Target, watch
 from kfp_jax.manifests.environment import NODE
 from kfp_jax.manifests.identity import JOB_LABEL, Identity, Owner, label
 from kfp_jax.manifests.pod import warnings
@@ -41,6 +43,7 @@ class ClusterBackend(ABC):
     name: str
     job: Resource  # what `submit` creates
     watched: tuple[Resource, ...]  # what has the job's name and tells how it stands
+    propagation: str  # whether the job goes before what it owns, "Background", or after
 
     def __init__(
         self,
@@ -166,7 +169,6 @@ class ClusterBackend(ABC):
         """Returns how the job of these objects stands. Pure."""
 
     def _delete(self, job: Manifest) -> None:
-        """Deletes a job; it keeps its name until its pods are gone, so that nothing runs twice."""
         metadata = job["metadata"]
         with suppress(NotFound, Conflict):  # gone, or another has its name
             self._client.delete(
@@ -174,7 +176,7 @@ class ClusterBackend(ABC):
                 self._namespace,
                 metadata["name"],
                 uid=metadata["uid"],
-                propagation="Foreground",
+                propagation=self.propagation,
             )
 
     def _rights(self) -> list[tuple[str, Resource, str]]:
@@ -215,7 +217,8 @@ class ClusterBackend(ABC):
         """Returns the job of that name, made now or before; None where the name is used up."""
         found = self._get(self.job, identity.name)
         if found is None:
-            if self._is_left_over(identity):
+            if self._is_used(identity):
+                self._wait_for_pods(identity.name)
                 return None
             try:
                 return self._create(spec, identity)
@@ -241,14 +244,35 @@ class ClusterBackend(ABC):
             case Verdict.FOREIGN:
                 raise Conflict(f"{where} is not of this task; delete it or use another name.")
             case Verdict.NEXT | Verdict.LEAVING:
-                if not self._end(self._observe(found)):
-                    raise Conflict(
-                        f"{where} is being deleted, but its processes have not ended in"
-                        f" {GONE_SECONDS:g} s; try again later, or look at their machines."
-                    )
+                self._end(self._observe(found))
+                self._wait_for_pods(identity.name)
                 return None
 
-    def _is_left_over(self, identity: Identity) -> bool:
+    def _wait_for_pods(self, name: str) -> None:
+        """Waits until no process of an earlier attempt runs: both would write into one folder.
+
+        Raises:
+            Conflict: Some run on.
+        """
+        running: dict[str, bool] = {}
+        target = Target(PODS, self._namespace, labels=f"{JOBSET_NAME}={name}")
+        deadline = self._client.clock.now() + GONE_SECONDS
+        for event in watch(self._client, target, stop=Stop(), deadline=deadline):
+            match event:
+                case Listed(pods):
+                    running = {pod["metadata"]["uid"]: not Pod(pod).ends for pod in pods}
+                case Added(pod) | Modified(pod):
+                    running[pod["metadata"]["uid"]] = not Pod(pod).ends
+                case Deleted(pod):
+                    running.pop(pod["metadata"]["uid"], None)
+            if not any(running.values()):
+                return
+        raise Conflict(
+            f"Job {name} is being deleted, but its processes have not ended in {GONE_SECONDS:g} s;"
+            " try again later, or look at their machines."
+        )
+
+    def _is_used(self, identity: Identity) -> bool:
         """Returns whether something of an earlier job of that name is still being removed.
 
         Raises:
@@ -269,17 +293,18 @@ class ClusterBackend(ABC):
                     f"{kind} {identity.name} in namespace {self._namespace} is not of this task,"
                     " and the job needs that name; delete it or use another name."
                 )
-        return False
+        selector = f"{JOBSET_NAME}={identity.name}"
+        return bool(self._client.list(PODS, self._namespace, labels=selector).items)
 
     def _adopt(self, job: Manifest) -> None:  # noqa: B027 - most have nothing to do
         """Does what a launcher that was killed after it had made the job may have left undone."""
 
-    def _end(self, observer: Observer) -> bool:
-        """Deletes a job and returns whether nothing of it runs any more."""
+    def _end(self, observer: Observer) -> None:
+        """Deletes a job and waits until nothing of it runs, for at most a minute."""
         self._observers.pop(observer.name, None)
         try:
             self._delete(observer.job)
-            return observer.wait_until_gone(GONE_SECONDS)
+            observer.wait_until_gone(GONE_SECONDS)
         finally:
             observer.close()
 

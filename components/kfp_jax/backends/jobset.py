@@ -22,6 +22,7 @@ class JobSetBackend(ClusterBackend):
     name = "jobset"
     job = JOBSETS
     watched = (JOBSETS,)
+    propagation = "Foreground"  # its name is not free before its pods are gone
 
     def render(self, spec: TrainSpec, ref: JobRef) -> list[dict[str, Any]]:
         """Returns the JobSet."""

@@ -63,7 +63,7 @@ class Observer:
         self._restart = 0
         self._events: tuple[Manifest, ...] = ()
         self._listed: set[Resource] = set()
-        self._gone = False
+        self._there: set[Resource] = {self._kinds[0]}
         self._cancels = 0
         self._status: JobStatus | None = None
         self._error: BaseException | None = None
@@ -117,13 +117,12 @@ class Observer:
         if over:
             action()
 
-    def wait_until_gone(self, seconds: float) -> bool:
-        """Returns whether nothing of the job runs: its processes have ended, or all is gone."""
+    def wait_until_gone(self, seconds: float) -> None:
+        """Waits until nothing of the job runs: its processes have ended, or all is gone."""
         with self._changed:
             self._changed.wait_for(
                 lambda: self._error or (self._cancels > 1 or not self._may_run()), seconds
             )
-            return not self._may_run()
 
     def close(self) -> None:
         """Ends the watch and what hangs on it."""
@@ -137,9 +136,9 @@ class Observer:
     def _may_run(self) -> bool:
         if PODS not in self._listed or any(not pod.ends for pod in self._pods.values()):
             return True
-        # As long as the job is there and has not ended by itself, pods may still be made.
+        # As long as it is there and has not ended by itself, pods may still be made.
         phase = self._status.phase if self._status else None
-        return not (self._gone or phase in (Phase.SUCCEEDED, Phase.FAILED))
+        return bool(self._there) and phase not in (Phase.SUCCEEDED, Phase.FAILED)
 
     def _run(self) -> None:
         try:
@@ -182,8 +181,7 @@ class Observer:
             match event:
                 case Listed(objects):
                     self._listed.add(kind)
-                    if kind == self._kinds[0]:
-                        self._gone = all(item["metadata"]["uid"] != self.uid for item in objects)
+                    self._there.discard(kind)
                     for item in objects:
                         self._take_object(kind, item)
                 case Added(item) | Modified(item):
@@ -194,15 +192,20 @@ class Observer:
     def _take_object(self, kind: Resource, item: Manifest, *, gone: bool = False) -> None:
         uid = item["metadata"]["uid"]
         if kind is PODS:
-            self._pods[uid] = pod = Pod(item, gone)
+            self._pods[uid] = pod = Pod.seen(item, gone=gone, before=self._pods.get(uid))
             if gone or pod.restart > self._restart:
                 self._restart = max(self._restart, pod.restart)
                 self._forget_older_pods()
-        elif kind != self._kinds[0]:
-            self._objects[kind] = item
-        elif uid == self.uid:
-            self._objects[kind] = item
-            self._gone = gone
+            return
+        is_job = kind == self._kinds[0]
+        if is_job and uid != self.uid:
+            return
+        self._objects[kind] = item
+        owners = [owner["uid"] for owner in item["metadata"].get("ownerReferences") or ()]
+        if gone:
+            self._there.discard(kind)
+        elif is_job or self.uid in owners:
+            self._there.add(kind)
 
     def _forget_older_pods(self) -> None:
         """Drops pods of attempts before the newest that are gone: nobody asks about them."""
@@ -231,7 +234,8 @@ class Observer:
 
     def _made(self) -> JobStatus:
         status = self._reduce(self._objects, list(self._pods.values()))
-        if not (self._gone or "deletionTimestamp" in self.job["metadata"]):
+        gone = self._kinds[0] not in self._there
+        if not (gone or "deletionTimestamp" in self.job["metadata"]):
             return explained(status, self.name, self._events)
         # `kfp-jax cancel` tells us by a mark on the job: that is no loss.
         cancels = self._cancels or int(CANCELLED in self.job["metadata"].get("annotations", {}))
@@ -239,8 +243,7 @@ class Observer:
             return status
         if not cancels:
             return replace(status, phase=Phase.LOST)
-        runs = not self._gone or any(not pod.ends for pod in self._pods.values())
-        if runs and cancels == 1:
+        if self._may_run() and cancels == 1:
             phase = status.phase if not status.phase.finished else Phase.RUNNING
             return replace(status, phase=phase, reason=_CANCELLED, message="")
         return replace(status, phase=Phase.CANCELLED, reason="", message="")

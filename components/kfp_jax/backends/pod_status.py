@@ -31,10 +31,22 @@ class Pod:
     Attributes:
         manifest: What the server said.
         gone: Whether it is not there any more.
+        asked: When somebody asked for its deletion, or None.
     """
 
     manifest: Manifest
     gone: bool = False
+    asked: float | None = None
+
+    @classmethod
+    def seen(cls, manifest: Manifest, *, gone: bool, before: "Pod | None") -> "Pod":
+        """Returns a pod as it is now, with what was known of it before.
+
+        When its grace is over the kubelet asks once more, and the server keeps that moment alone.
+        """
+        moments = (before.asked if before else None, _asked(manifest))
+        asked = [moment for moment in moments if moment is not None]
+        return cls(manifest, gone, min(asked, default=None))
 
     @property
     def process(self) -> int | None:
@@ -79,10 +91,10 @@ def reduce_pods(
     ]
     if failed and all(item.failed_at is None for item in found):
         deleted = [
-            (math.inf if moment is None else moment, not pod.ends, index)
+            (math.inf if pod.asked is None else pod.asked, not pod.ends, index)
             for index, pod in current.items()
             if index is not None and found[index].exit_code != 0
-            if (moment := _deletion(pod.manifest)) is not None or pod.gone
+            if pod.asked is not None or pod.gone
         ]
         if deleted:
             moment, _, first = min(deleted)
@@ -102,12 +114,12 @@ def _process(index: int, pod: Pod) -> ProcessStatus:
     if end:
         code = int(end["exitCode"])
         moment = seconds(end.get("finishedAt"))
-        if code and not _was_stopped(code, moment, pod.manifest):
+        if code and not _was_stopped(code, moment, pod):
             failed_at = moment
     if failed_at is None and (code is None or code != 0):
         if disrupted:
             failed_at = seconds(disrupted.get("lastTransitionTime"))
-        elif status.get("phase") == "Failed" and _deletion(pod.manifest) is None:
+        elif status.get("phase") == "Failed" and pod.asked is None:
             failed_at = seconds(status.get("startTime"))
     return ProcessStatus(
         index,
@@ -147,16 +159,19 @@ def _said(status: Manifest) -> tuple[str, str]:
     return "", ""
 
 
-def _was_stopped(code: int, moment: float, pod: Manifest) -> bool:
+def _was_stopped(code: int, moment: float, pod: Pod) -> bool:
     """Returns whether a container ended because its pod was deleted, by a clock of seconds."""
-    deletion = _deletion(pod)
-    if deletion is None:
+    if pod.asked is None:
         return False
-    return deletion < moment or (deletion == moment and code in _TOLD_TO_STOP)
+    if pod.asked < moment:
+        return True
+    # In that second the code must tell, as it must where only the kubelet's last word was seen.
+    last_word = pod.manifest["metadata"].get("deletionGracePeriodSeconds") == 0
+    return code in _TOLD_TO_STOP and (pod.asked == moment or last_word)
 
 
-def _deletion(pod: Manifest) -> float | None:
-    """Returns when somebody asked for the pod's deletion; the server names the end of its grace."""
+def _asked(pod: Manifest) -> float | None:
+    """Returns when a pod's deletion was asked for: the server names the end of its grace."""
     metadata = pod["metadata"]
     if "deletionTimestamp" not in metadata:
         return None

@@ -39,6 +39,9 @@ class TrainerBackend(ClusterBackend):
     name = "trainer"
     job = TRAINJOBS
     watched = (TRAINJOBS, JOBSETS)
+    # Trainer makes a JobSet that is gone anew as long as the TrainJob is there, also for one that
+    # is being deleted: so the TrainJob goes first.
+    propagation = "Background"
 
     def render(self, spec: TrainSpec, ref: JobRef) -> list[dict[str, Any]]:
         """Returns the TrainJob, after its runtime if it brings one; for the newest Trainer."""

@@ -64,15 +64,18 @@ def cancel_job(client: "Client", job: ClusterJob) -> None:
 def delete_job(client: "Client", job: ClusterJob) -> None:
     """Deletes a job and the runtime that is its own.
 
-    Its pods get their grace period to save, and it keeps its name until they are gone, so that no
-    other can run beside them.
+    Its pods get their grace period to save.
 
     Raises:
         NotFound: It is gone already.
         Conflict: Another job has its name by now.
     """
-    resource = TRAINJOBS if job.backend == TRAINER else JOBSETS
-    client.delete(resource, job.namespace, job.name, uid=job.uid, propagation="Foreground")
+    # A JobSet keeps its name until its pods are gone. A TrainJob that did so would make its JobSet
+    # anew meanwhile.
+    resource, propagation = (
+        (TRAINJOBS, "Background") if job.backend == TRAINER else (JOBSETS, "Foreground")
+    )
+    client.delete(resource, job.namespace, job.name, uid=job.uid, propagation=propagation)
     if job.ours and job.runtime == f"{NAMESPACED_KIND}/{job.name}":
         with suppress(NotFound):  # it went with its owner
             client.delete(RUNTIMES, job.namespace, job.name)

@@ -139,6 +139,17 @@ def test_a_pod_that_was_deleted_did_not_fail_by_itself(
     assert (found[0].failed_at is not None) is failed
 
 
+def test_the_kubelets_last_word_does_not_hide_when_the_pod_was_told() -> None:
+    told = pod(0, running(), deleted_at=8)
+    last = pod(0, ended(1, 10), deleted_at=11, grace=0).manifest
+    found = reduced(Pod.seen(last, gone=True, before=told), pod(1, ended(3, 7)))
+    assert found[0].failed_at is None
+    # Where that alone was seen, an end that follows from being told is taken for one.
+    for code, failed in ((137, False), (143, False), (1, True)):
+        alone = pod(0, ended(code, 10), deleted_at=11, grace=0)
+        assert (reduced(alone)[0].reason != DELETED) is failed
+
+
 def test_without_another_failure_the_pod_deleted_first_is_the_cause() -> None:
     pods = (
         pod(0, ended(143, 12), deleted_at=11, gone=True),
