@@ -59,7 +59,7 @@ def main(run: Run, config: Config) -> Mapping[str, object]:
     # As numpy arrays: what follows is small, and needs no other process.
     params = jax.tree.map(np.asarray, state["params"])
     x = np.linspace(-3, 3, 200, dtype=np.float32)[:, None]
-    export_model(run.output_dir / "model", predict, params, example=x, metadata={"learns": "sin"})
+    export_model(run.model_dir, predict, params, example=x, metadata={"learns": "sin"})
     return {"error": np.abs(predict(params, x) - np.sin(x)).max()}
 
 

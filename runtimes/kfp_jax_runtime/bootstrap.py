@@ -12,14 +12,11 @@ import os
 import sys
 from collections.abc import Mapping, MutableMapping, Sequence
 
-from kfp_jax_runtime import compile_cache, exits, node, program
+from kfp_jax_runtime import compile_cache, exits, model_folder, node, program
 from kfp_jax_runtime.errors import BadInput, Stopped
 from kfp_jax_runtime.report import Reporter, installed_versions, termination_log
 from kfp_jax_runtime.run import Run
 from kfp_jax_runtime.signals import StopOnSigterm
-
-MODEL = "model"
-"""Where a program exports its model to, in the output directory."""
 
 _OWN_FRAMES = frozenset(
     {
@@ -83,8 +80,8 @@ def _run(ready: program.Program, run: Run, reporter: Reporter) -> None:
         raise
     run.wait()
     if run.process_index == 0:
-        exported = (run.output_dir / MODEL / "model.json").is_file()
-        reporter.result(metrics, MODEL if exported else None, installed_versions())
+        exported = model_folder.NAME if model_folder.holds_model(run.model_dir) else None
+        reporter.result(metrics, exported, installed_versions())
 
 
 def _make_output(here: node.Node) -> None:

@@ -1,14 +1,18 @@
 """Checkpoints: the whole state of training as one tree, saved by Orbax."""
 
-from collections.abc import Callable, Mapping
+import re
+import sys
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
 import jax
 import numpy as np
 import orbax.checkpoint
+from jax.experimental import multihost_utils
 
 from kfp_jax_runtime.errors import BadInput
+from kfp_jax_runtime.report import one_line
 
 # Orbax is only partly typed.
 ocp: Any = orbax.checkpoint
@@ -16,7 +20,10 @@ ocp: Any = orbax.checkpoint
 State = TypeVar("State")
 
 MAX_TO_KEEP = 2
-"""One to go on from, and one more in case the newest turns out to be of no use."""
+"""One to go on from, and one more in case the newest turns out to be damaged."""
+
+_OWN_AFFAIRS = re.compile(r"[\s\[]*[^\s\[]*tensorstore_spec.*", re.DOTALL)
+"""What Tensorstore, under Orbax, adds to its errors: pages about itself."""
 
 
 class Checkpoints:
@@ -55,6 +62,7 @@ class Checkpoints:
         self._parameters = parameters
         self._restored = restored
         self._opened: Any = None
+        self._unreadable: frozenset[int] = frozenset()
 
     def save(self, step: int, state: object, *, force: bool = False) -> bool:
         """Saves `state` as that of `step`, and drops all but the newest two.
@@ -69,9 +77,13 @@ class Checkpoints:
 
         Returns:
             Whether it was saved; False when that step, or without `force` a later one, is there.
+            One that `restore` could not read does not count, and is replaced.
         """
         manager = self._manager()
-        steps = manager.all_steps()
+        steps = set(manager.all_steps())
+        if step in steps & self._unreadable:
+            manager.delete(step)
+        steps -= self._unreadable
         if step in steps or (not force and any(there > step for there in steps)):
             return False
         # Orbax's own decision whether to save is not asked: the program has decided.
@@ -85,33 +97,71 @@ class Checkpoints:
         )
 
     def restore(self, like: State) -> tuple[int, State] | None:
-        """Returns the newest whole checkpoint as (step, state), or None when there is none.
+        """Returns the newest checkpoint as (step, state), or None when there is none.
 
-        It may have been saved by another number of processes.
+        It may have been saved by another number of processes. Where the newest cannot be read but
+        the one before it can, that one is returned, and it is said on stderr.
 
         Args:
             like: tree of arrays or `jax.ShapeDtypeStruct`, each with the sharding to restore to,
                 and of numbers.
 
         Raises:
-            BadInput: the checkpoint holds another state, such as that of another model.
+            BadInput: the checkpoints hold another state, such as that of another model, or all
+                are damaged.
         """
-        manager = self._manager()
-        step = manager.latest_step()
-        if step is None:
+        steps = sorted(self._manager().all_steps(), reverse=True)
+        if not steps:
             return None
-        try:
-            saved = manager.restore(step, args=ocp.args.StandardRestore(_savable(like)))
-        except (ValueError, KeyError) as error:
-            raise BadInput(
-                f"the checkpoint of step {step} in {self._directory} is not of this program with "
-                "these parameters; use another output folder or the parameters it was saved with: "
-                f"{error}"
-            ) from error
+        failures: dict[int, str] = {}
+        step, saved = self._read_first(steps, like, failures)
+        everyones = _in_all_processes(step)
+        apart = min(everyones) != max(everyones)
+        if apart:
+            # A file may be lost for one process alone, as on a disk of its own. All read anew: as
+            # many reads by each, because Orbax lets the processes wait for each other after one.
+            step, saved = self._read_first([min(everyones)], like, failures)
+        self._unreadable = frozenset(newer for newer in steps if newer > step)
+        if apart or jax.process_index() == 0:
+            self._say_unreadable(step, failures)
         state: State = jax.tree.map(_as_before, like, saved)
-        metadata = manager.metadata(step).custom_metadata or {}
-        self._restored(step, metadata.get("parameters", self._parameters))
+        self._restored(step, self._saved_with(step))
         return step, state
+
+    def _read_first(
+        self, steps: Sequence[int], like: Any, failures: dict[int, str]
+    ) -> tuple[int, Any]:
+        """Returns the first of these checkpoints that can be read; adds why others cannot."""
+        first: Exception | None = None
+        for step in steps:
+            try:
+                saved = self._manager().restore(step, args=ocp.args.StandardRestore(_savable(like)))
+            except (OSError, ValueError, KeyError) as error:
+                first = first or error
+                failures[step] = one_line(_OWN_AFFAIRS.sub("", str(error)))
+            else:
+                return step, saved
+        raise BadInput(
+            f"the checkpoint of step {steps[0]} in {self._directory} is damaged, or not of this "
+            "program with these parameters; use another output folder or the parameters it was "
+            f"saved with: {failures[steps[0]]}"
+        ) from first
+
+    def _say_unreadable(self, step: int, failures: Mapping[int, str]) -> None:
+        for newer in sorted(self._unreadable):
+            why = failures.get(newer, "by another process")
+            sys.stderr.write(
+                f"kfp-jax: going on from the checkpoint of step {step}, because that of step "
+                f"{newer} in {self._directory} cannot be read: {why}\n"
+            )
+
+    def _saved_with(self, step: int) -> Mapping[str, object]:
+        try:
+            metadata = self._manager().metadata(step).custom_metadata or {}
+        except (OSError, ValueError):
+            metadata = {}  # damaged, but the state that it lies beside is whole
+        saved_with: Mapping[str, object] = metadata.get("parameters", self._parameters)
+        return saved_with
 
     def wait(self) -> None:
         """Returns when all that was saved is on disk."""
@@ -122,6 +172,8 @@ class Checkpoints:
         if self._opened is None:
             manager = ocp.CheckpointManager(
                 self._directory,
+                # Named here, or Orbax would take its absence from one checkpoint for that from all.
+                item_handlers=ocp.StandardCheckpointHandler(),
                 options=ocp.CheckpointManagerOptions(
                     max_to_keep=MAX_TO_KEEP,
                     # A killed save leaves a folder that nobody else will ever remove.
@@ -149,6 +201,12 @@ def _savable(tree: Any) -> Any:
 def _is_own(leaf: Any) -> bool:
     """Returns whether an array lives in this process alone, though there are others."""
     return isinstance(leaf, jax.Array) and leaf.is_fully_addressable and jax.process_count() > 1
+
+
+def _in_all_processes(step: int) -> list[int]:
+    if jax.process_count() == 1:
+        return [step]
+    return [int(each) for each in multihost_utils.process_allgather(np.array(step))]
 
 
 def _as_before(like: Any, leaf: Any) -> Any:

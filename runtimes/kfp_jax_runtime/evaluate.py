@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from kfp_jax_runtime.data.catalogue import DatasetName, Split
+from kfp_jax_runtime import model_folder, node
+from kfp_jax_runtime.data.catalogue import DatasetChoice, Split
 from kfp_jax_runtime.errors import BadInput
 from kfp_jax_runtime.run import Run
 
@@ -16,8 +17,8 @@ class EvaluateConfig:
     model: str
     """The folder that a training exported its model to."""
     split: Split = "test"
-    dataset: DatasetName | None = None
-    """None takes what the dataset folder holds."""
+    dataset: DatasetChoice = "auto"
+    """"auto" takes what the dataset folder holds, or MNIST when the job has no dataset."""
 
     def folder(self) -> Path:
         """Returns the model's folder.
@@ -25,11 +26,12 @@ class EvaluateConfig:
         Raises:
             BadInput: it holds no model.
         """
-        folder = Path(self.model.removeprefix("file://")).expanduser().absolute()
-        if not (folder / "model.json").is_file():
+        folder = node.folder("model", self.model)
+        if not model_folder.holds_model(folder):
             raise BadInput(
-                f"model {self.model!r} is not an exported model: {folder} holds no model.json; "
-                "set `model` to the folder `model` in a training's output"
+                f"model {self.model!r} is not an exported model: {folder} holds no "
+                f"{model_folder.DESCRIPTION}; set `model` to the folder {model_folder.NAME!r} in "
+                "a training's output"
             )
         return folder
 
@@ -39,10 +41,10 @@ def main(run: Run, config: EvaluateConfig) -> Mapping[str, object]:
     folder = config.folder()
     # The launcher imports this module to check parameters, and should not wait for JAX.
     from kfp_jax_runtime import evaluation
-    from kfp_jax_runtime.data.opened import AUTO, open_dataset
+    from kfp_jax_runtime.data.opened import open_dataset
     from kfp_jax_runtime.export import load_model
 
-    opened = open_dataset(run, config.dataset or AUTO)
+    opened = open_dataset(run, config.dataset)
     examples = opened.load(config.split)
     logits = evaluation.predict_all(
         load_model(folder), examples.images, run.process_index, run.process_count

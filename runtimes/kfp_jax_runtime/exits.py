@@ -45,7 +45,7 @@ def ending(error: BaseException, *, hide: frozenset[str] = frozenset()) -> Endin
         case Diverged():
             return Ending(DIVERGED, "diverged", message, step=error.step, together=True)
         case BadInput():
-            return Ending(BAD_INPUT, "bad_input", message)
+            return Ending(BAD_INPUT, "bad-input", message)
         case KeyboardInterrupt():
             return Ending(INTERRUPTED, "exit", "the program was interrupted")
         case SystemExit():

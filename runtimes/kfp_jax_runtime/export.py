@@ -19,6 +19,7 @@ import numpy as np
 import orbax.checkpoint
 from jax import export
 
+from kfp_jax_runtime.model_folder import DESCRIPTION, PARAMS, PREDICT
 from kfp_jax_runtime.report import installed_versions
 
 # Orbax is only partly typed, and this part of JAX is not.
@@ -26,9 +27,6 @@ ocp: Any = orbax.checkpoint
 _abstract: Callable[..., jax.ShapeDtypeStruct] = jax.ShapeDtypeStruct
 
 SCHEMA = 1
-PARAMS = "params"
-PREDICT = "predict.jax"
-DESCRIPTION = "model.json"
 PLATFORMS = ("cpu", "cuda", "tpu")
 
 SNIPPET = """\
@@ -66,7 +64,7 @@ def export_model(
     replaced.
 
     Args:
-        directory: where the model goes.
+        directory: where the model goes; `run.model_dir`, for the launcher to find it.
         predict: pure function of (params, inputs); traced once, with a batch of any size.
         params: tree of arrays, each whole in process 0.
         example: a batch of inputs, (any number, ...), for its shape and dtype.

@@ -113,11 +113,25 @@ def _whole(environ: Mapping[str, str], name: str, *, default: int | None, least:
     return int(text)
 
 
-def _directory(environ: Mapping[str, str], name: str) -> Path | None:
-    uri = _absolute(environ.get(name, ""))
-    if "://" in uri:
+def folder(name: str, uri: str) -> Path:
+    """Returns the absolute path of a folder that is given as a path or as a file:// URI.
+
+    Args:
+        name: what it is, for the message.
+        uri: where it is.
+
+    Raises:
+        BadInput: the URI is of another kind.
+    """
+    path = _absolute(uri)
+    if "://" in path:
         raise BadInput(f"{name} must be a folder that this node can open, not {uri!r}")
-    return Path(uri) if uri else None
+    return Path(path)
+
+
+def _directory(environ: Mapping[str, str], name: str) -> Path | None:
+    uri = environ.get(name, "")
+    return folder(name, uri) if uri else None
 
 
 def _absolute(uri: str) -> str:

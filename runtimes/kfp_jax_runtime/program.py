@@ -22,17 +22,17 @@ class Program:
 
     target: str
     function: Callable[..., object]
-    config: tuple[object, ...]
-    """The second argument where the function takes one; else empty."""
+    config: object | None
+    """The second argument, a dataclass, where the function takes one."""
 
     def effective(self, parameters: Mapping[str, object]) -> Mapping[str, object]:
         """Returns all parameters as JSON has them, the config's defaults included."""
-        for config in self.config:
-            fields = dataclasses.fields(config)  # type: ignore[arg-type]
-            return {
-                field.name: _plain(getattr(config, field.name)) for field in fields if field.init
-            }
-        return parameters
+        if self.config is None:
+            return parameters
+        fields = dataclasses.fields(self.config)  # type: ignore[arg-type]
+        return {
+            field.name: _plain(getattr(self.config, field.name)) for field in fields if field.init
+        }
 
     def __call__(self, run: Run) -> Mapping[str, object]:
         """Runs the program and returns its final metrics.
@@ -40,7 +40,7 @@ class Program:
         Raises:
             TypeError: it returned neither a mapping nor None.
         """
-        result = self.function(run, *self.config)
+        result = self.function(run) if self.config is None else self.function(run, self.config)
         if result is None:
             return {}
         if not isinstance(result, Mapping):
@@ -67,9 +67,8 @@ def load(target: str, parameters: Mapping[str, object]) -> Program:
     module = _module(target, module_name)
     function = _function(module, function_name or DEFAULT_FUNCTION)
     config_class = _config_class(target, function)
-    if config_class is None:
-        return Program(target, function, ())
-    return Program(target, function, (from_parameters(config_class, parameters),))
+    config = None if config_class is None else from_parameters(config_class, parameters)
+    return Program(target, function, config)
 
 
 def _module(target: str, name: str) -> Any:

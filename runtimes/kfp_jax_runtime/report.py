@@ -1,5 +1,6 @@
 """Reports: one tagged JSON line on stdout each, for the launcher; standard library only."""
 
+import fcntl
 import json
 import math
 import os
@@ -122,7 +123,10 @@ class Reporter:
     termination_log: Path | None = None
     write: Callable[[bytes], None] = write_stdout
     clock: Callable[[], float] = time.time
-    _failed: bool = field(default=False, init=False)
+    _started: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._started = self._now()
 
     def metrics(self, step: int, metrics: Mapping[str, object]) -> None:
         """Reports metrics of a step; see `values_of` for what is refused."""
@@ -157,7 +161,7 @@ class Reporter:
     def result(
         self, metrics: Mapping[str, object], model: str | None, versions: Mapping[str, str]
     ) -> None:
-        """Reports the end of a program that succeeded.
+        """Reports the end of a program that succeeded; process 0 does it.
 
         Args:
             metrics: final metrics.
@@ -173,7 +177,7 @@ class Reporter:
     def error(
         self, reason: str, message: str, traceback: str = "", step: int | None = None
     ) -> None:
-        """Reports why this process failed; only the first goes to the termination log."""
+        """Reports why this process failed; the first of all goes to the termination log."""
         fields: dict[str, object] = {
             "process": self.process,
             "reason": reason,
@@ -183,12 +187,13 @@ class Reporter:
         if step is not None:
             fields["step"] = step
         report = self._send("error", **fields)
-        if not self._failed:
-            self._failed = True
-            self._keep(report)
+        self._keep(report)
+
+    def _now(self) -> float:
+        return round(self.clock(), 3)
 
     def _send(self, kind: str, **fields: object) -> dict[str, object]:
-        report = {"v": VERSION, "kind": kind, "time": round(self.clock(), 3), **fields}
+        report = {"v": VERSION, "kind": kind, "time": self._now(), **fields}
         self.write(line_of(report))
         return report
 
@@ -196,10 +201,25 @@ class Reporter:
         if self.termination_log is None:
             return
         try:
-            self.termination_log.write_bytes(termination_message(report))
+            with self.termination_log.open("r+b") as file:
+                # Processes on one machine share the file.
+                fcntl.flock(file, fcntl.LOCK_EX)
+                if self._holds_error_since_start(file.read(MAX_TERMINATION_BYTES)):
+                    return
+                file.seek(0)
+                file.truncate()
+                file.write(termination_message(report))
         except OSError as error:
             # The launcher has the line already; a lost copy must not fail the job.
             sys.stderr.write(f"kfp-jax: cannot write {self.termination_log}: {error}\n")
+
+    def _holds_error_since_start(self, content: bytes) -> bool:
+        """Returns whether a process of this attempt has failed already; earlier ones are over."""
+        try:
+            held = json.loads(content)
+            return bool(held["kind"] == "error" and held["time"] >= self._started)
+        except (ValueError, TypeError, KeyError):
+            return False
 
 
 def one_line(message: str) -> str:

@@ -7,6 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, SupportsIndex, TypeVar
 
+from kfp_jax_runtime import model_folder
 from kfp_jax_runtime.config import from_parameters
 from kfp_jax_runtime.errors import Diverged
 from kfp_jax_runtime.node import Node
@@ -103,6 +104,11 @@ class Run:
         return self._node.output_dir
 
     @property
+    def model_dir(self) -> Path:
+        """Where a model is exported to, in the output directory, for the launcher to find it."""
+        return self._node.output_dir / model_folder.NAME
+
+    @property
     def checkpoint_dir(self) -> str:
         """Where checkpoints go: an absolute path, or a URI as it was given."""
         return self._node.checkpoint_uri
@@ -117,7 +123,8 @@ class Run:
         """Whether to save and raise `Stopped` now.
 
         Ask once a step, in every process: all get the same answer at the same step, whichever
-        process was signalled. A program that never asks is ended by the first SIGTERM.
+        process was signalled. Of a program that never asks, a lone process is ended by the first
+        SIGTERM; several, once they have met, only by SIGKILL: JAX has taken SIGTERM over.
         """
         return self._stop()
 

@@ -10,9 +10,11 @@ from types import FrameType
 class StopOnSigterm:
     """Ends the process on SIGTERM until someone asks; from then on it only answers.
 
-    So a signal is never lost: neither while modules are imported or a process waits for the
-    others, nor in a program that never asks whether to stop. The kernel's default action would
-    do as much, but not for process 1 of a container.
+    So a signal is not lost: neither while modules are imported or a process waits for the others,
+    nor in a lone process whose program never asks whether to stop. The kernel's default action
+    would do as much, but not for process 1 of a container. Where several processes have joined,
+    JAX has put its own handler in the place of this one: it notes the signal for the sync point
+    that `run.stop_requested` asks, and ends nothing.
     """
 
     def __init__(self, leave: Callable[[], None]) -> None:

@@ -9,12 +9,13 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from kfp_jax import status
+from kfp_jax import diagnosis, status
 from kfp_jax.backends.base import JobRef
 from kfp_jax.backends.local import LocalBackend
 from kfp_jax.reports import Kind, Report, parse_line
 from kfp_jax.spec import TrainSpec
 from kfp_jax_runtime import bootstrap, exits, node
+from kfp_jax_runtime.errors import BadInput, Diverged, Stopped
 from kfp_jax_runtime.report import Reporter
 
 
@@ -114,6 +115,38 @@ def test_errors(message: str, traceback: str, step: int | None) -> None:
     report = written.read()
     assert (report.kind, report.step, report.fields["process"]) == (Kind.ERROR, step, 1)
     assert "\n" not in report.fields["message"]
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (BadInput("no such field"), "bad-input"),
+        (Diverged(7, math.nan), "diverged"),
+        (Stopped(7), "preempted"),
+        (ValueError("no such luck"), "exception"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else type(value).__name__,
+)
+def test_an_end_as_the_node_tells_it_gets_its_reason(
+    written: Written, error: Exception, reason: str
+) -> None:
+    end = exits.ending(error)
+    written.reporter.error(end.reason, end.message, end.traceback, end.step)
+    report = written.read()
+    failed = status.ProcessStatus(1, alive=False, exit_code=end.code, failed_at=1.0)
+    found = diagnosis.diagnose(diagnosis.Facts("j", [failed], errors={1: report}))
+    assert found.reason == reason
+    # Of a job "stopped" is no reason: who asked for it decides whether it was preempted.
+    assert report.fields["reason"] in (reason, "stopped")
+    assert found.root == 1
+    if not isinstance(error, Stopped):
+        assert end.message in found.sentence
+
+
+def test_reasons_of_processes_are_spelled_like_those_of_jobs() -> None:
+    ends = (BadInput(), Diverged(1, math.inf), Stopped(1), ValueError(), SystemExit(3))
+    reasons = {exits.ending(error).reason for error in ends}
+    assert reasons - {"stopped"} <= {rule.reason for rule in diagnosis.RULES}
 
 
 def test_a_node_understands_the_environment_of_the_local_backend(tmp_path: Path) -> None:

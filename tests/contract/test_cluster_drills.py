@@ -19,6 +19,8 @@ from kfp_jax.backends.jobset import JobSetBackend
 from kfp_jax.backends.trainer import TrainerBackend
 from kfp_jax.cancellation import Cancellation
 from kfp_jax.clock import SystemClock
+from kfp_jax.cluster.ending import cancel_job
+from kfp_jax.cluster.lookup import find_job
 from kfp_jax.errors import Conflict, Forbidden, SpecError
 from kfp_jax.kube.client import Client
 from kfp_jax.launch import job_ref, launch
@@ -292,6 +294,21 @@ def test_a_job_that_somebody_deletes_is_lost(
     outcome = following.outcome()
     assert outcome.phase is Phase.LOST
     assert "deleted by somebody else" in outcome.message
+
+
+@pytest.mark.usefixtures("cluster")
+def test_a_job_that_somebody_cancels_from_the_command_line_is_cancelled(
+    make: MakeBackend, server: FakeApiServer, tmp_path: Path
+) -> None:
+    backend, wanted = make(), spec(tmp_path, "echo up; sleep 60")
+    following = Following(wanted, backend)
+    following.heard("up")
+    other = make_client(server)
+    job, _ = find_job(other, "ns", job_ref(wanted, backend).name)
+    cancel_job(other, job)
+    outcome = following.outcome()
+    assert (outcome.phase, outcome.reason) == (Phase.CANCELLED, "cancelled")
+    other.close()
 
 
 @pytest.mark.usefixtures("cluster")

@@ -105,10 +105,11 @@ def test_arrays_are_cached_beside_the_dataset_and_never_trusted_blindly(tmp_path
     folder = tmp_path / "dataset"
     prepare_folder(MNIST, write_folder(tmp_path / "idx"), folder)
     first = store.load(folder, MNIST, "test")
-    for cached in (folder / "arrays").rglob("test-images.npy"):
-        cached.write_bytes(cached.read_bytes()[:50])
-    again = store.load(folder, MNIST, "test")
-    assert multiset(again) == multiset(first)
+    (cached,) = (folder / "arrays").rglob("test-images.npy")
+    for length in (50, 0):
+        cached.write_bytes(cached.read_bytes()[:length])
+        again = store.load(folder, MNIST, "test")
+        assert multiset(again) == multiset(first)
     # The damaged file was replaced: this one comes from the cache.
     np.testing.assert_array_equal(store.load(folder, MNIST, "test").images, again.images)
 
@@ -124,12 +125,6 @@ def test_half_a_prepared_dataset_is_refused(bundled: Path, tmp_path: Path) -> No
 def test_another_source_does_not_replace_what_is_there(bundled: Path) -> None:
     with pytest.raises(BadInput, match=r"already holds MNIST from: bundled subset"):
         prepare(Request(MNIST, "npm"), bundled, world())
-
-
-def test_an_output_below_a_file_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "file").touch()
-    with pytest.raises(BadInput, match="cannot be written to"):
-        prepare(Request(MNIST, "bundled"), tmp_path / "file" / "dataset", world())
 
 
 def test_four_processes_prepare_one_folder_once(tmp_path: Path) -> None:

@@ -198,7 +198,7 @@ def test_a_batch_that_does_not_divide_is_refused_with_both_numbers(tmp_path: Pat
     nodes = start_nodes(MNIST_PROGRAM, tmp_path, {"global_batch_size": 100}, count=3).wait()
     assert set(nodes.codes) == {exits.BAD_INPUT}
     (error,) = nodes.reports("error")
-    assert "global_batch_size 100 does not divide evenly among 3 processes" in error["message"]
+    assert "a global batch of 100 rows does not divide evenly among 3 devices" in error["message"]
 
 
 def test_a_loss_that_is_not_finite_ends_the_job_at_its_step(dataset: Path, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -98,6 +99,13 @@ def restores(run):
         "saved_next": run.checkpoints.save(step + 1, state),
     }
 
+def restores_apart(run):
+    from kfp_jax_runtime.checkpoint import Checkpoints
+    _, like = state_of(run, 0)
+    folder = run.output_dir / f"checkpoints-{run.process_index}"
+    step, state = Checkpoints(folder, {}, restored=lambda step, saved_with: None).restore(like)
+    print("restored", step, int(state["position"]), float(state["w"].sum()), flush=True)
+
 def exports(run):
     import jax, jax.numpy as jnp
     from kfp_jax_runtime.export import export_model
@@ -109,7 +117,7 @@ def exports(run):
         return x + params["layers"][11]["w"][0]
     for _ in range(2):
         example = np.zeros((1, 2), np.uint8)
-        export_model(run.output_dir / "model", predict, params, example, {"classes": ["a", "b"]})
+        export_model(run.model_dir, predict, params, example, {"classes": ["a", "b"]})
 
 def meet():
     from jax.experimental import multihost_utils
@@ -387,6 +395,16 @@ def test_sigterm_to_a_process_that_does_not_ask_ends_it(job: Job, program: str, 
     assert end.only("error")["reason"] == "stopped"
 
 
+def test_several_processes_that_have_met_and_do_not_ask_go_on_after_sigterm(job: Job) -> None:
+    processes = job.start("programs:never_asks", 2)
+    wait_for(processes[0], "progress")
+    wait_for(processes[1], "joined")
+    for process in processes:
+        process.send_signal(signal.SIGTERM)
+    time.sleep(1)
+    assert [process.poll() for process in processes] == [None, None]
+
+
 def test_sigterm_while_waiting_for_the_others_ends_a_process(job: Job) -> None:
     processes = job.start("programs:gather", 2)
     processes[0].kill()
@@ -417,6 +435,20 @@ def test_checkpoints_of_two_processes_go_on_in_one_and_in_four(job: Job) -> None
     changed = {"step": 31, "devices": 4}
     assert four[0].only("result")["values"] == expected | changed
     assert [len(end.reports("restored")) for end in four] == [1, 0, 0, 0]
+
+
+def test_a_checkpoint_that_one_process_cannot_read_is_passed_over_by_all(job: Job) -> None:
+    assert [end.code for end in job.run("programs:saves", 2)] == [0, 0]
+    for process in (0, 1):
+        shutil.copytree(job.output / "checkpoints", job.output / f"checkpoints-{process}")
+    (job.output / "checkpoints-1" / "30" / "default" / "manifest.ocdbt").unlink()
+    ends = job.run("programs:restores_apart", 2)
+    assert [end.code for end in ends] == [0, 0], ends[0].err + ends[1].err
+    for end in ends:
+        assert "restored 20 20 120.0" in end.out
+        assert "going on from the checkpoint of step 20, because that of step 30" in end.err
+    assert "cannot be read: by another process" in ends[0].err
+    assert "cannot be read: NOT_FOUND" in ends[1].err
 
 
 def test_an_exported_model_loads_without_this_package(job: Job) -> None:
@@ -451,7 +483,7 @@ def test_jax_used_before_joining_is_one_clear_error(job: Job) -> None:
     ends = job.run("touches_jax", 2)
     assert [end.code for end in ends] == [64, 64]
     for index, end in enumerate(ends):
-        assert end.only("error")["reason"] == "bad_input"
+        assert end.only("error")["reason"] == "bad-input"
         assert end.only("error")["message"].startswith(
             f"JAX was used before process {index} could join the other 1"
         )

@@ -16,7 +16,7 @@ from kfp_jax.kube.resources import EVENTS
 from kfp_jax.kube.retry import ONCE
 from kfp_jax.kube.stop import Stop
 from kfp_jax.kube.watch import Added, Deleted, Event, Listed, Modified, Target, watch
-from kfp_jax.manifests.identity import RENEW_SECONDS, RENEWED
+from kfp_jax.manifests.identity import CANCELLED, RENEW_SECONDS, RENEWED
 from kfp_jax.status import JobStatus, Phase
 
 Objects = Mapping[Resource, Manifest]
@@ -237,11 +237,13 @@ class Observer:
         gone = self._kinds[0] not in self._there
         if not (gone or "deletionTimestamp" in self.job["metadata"]):
             return explained(status, self.name, self._events)
-        if status.phase is Phase.SUCCEEDED or (status.phase.finished and not self._cancels):
+        # `kfp-jax cancel` tells us by a mark on the job: that is no loss.
+        cancels = self._cancels or int(CANCELLED in self.job["metadata"].get("annotations", {}))
+        if status.phase is Phase.SUCCEEDED or (status.phase.finished and not cancels):
             return status
-        if not self._cancels:
+        if not cancels:
             return replace(status, phase=Phase.LOST)
-        if self._may_run() and self._cancels == 1:
+        if self._may_run() and cancels == 1:
             phase = status.phase if not status.phase.finished else Phase.RUNNING
             return replace(status, phase=phase, reason=_CANCELLED, message="")
         return replace(status, phase=Phase.CANCELLED, reason="", message="")

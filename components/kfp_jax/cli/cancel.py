@@ -2,7 +2,7 @@
 
 from kfp_jax.cli import options
 from kfp_jax.cli.cluster import connected, note
-from kfp_jax.cluster.ending import delete_job
+from kfp_jax.cluster.ending import cancel_job
 from kfp_jax.cluster.lookup import find_job
 
 
@@ -22,5 +22,5 @@ def cancel(
         if job.phase.finished:
             note(f"Job {name} has {job.phase.value.lower()} already; nothing was done.")
             return
-        delete_job(client, job)
+        cancel_job(client, job)
     note(f"Job {name} is cancelled; its processes may take their grace period to save.")

@@ -10,9 +10,9 @@ from kfp_jax.backends.pod_status import Manifest
 from kfp_jax.clock import Clock
 from kfp_jax.cluster.jobs import TRAINER, ClusterJob, moment
 from kfp_jax.cluster.lookup import find_jobs
-from kfp_jax.errors import Conflict, NotFound
+from kfp_jax.errors import Conflict, Forbidden, NotFound, Rejected
 from kfp_jax.kube.resources import JOBSETS, RUNTIMES, TRAINJOBS
-from kfp_jax.manifests.identity import MANAGED_BY, PREFIX, RENEW_SECONDS, label
+from kfp_jax.manifests.identity import CANCELLED, MANAGED_BY, PREFIX, RENEW_SECONDS, label
 from kfp_jax.manifests.runtime import NAMESPACED_KIND
 from kfp_jax.names import label_value
 
@@ -47,18 +47,35 @@ class Removal:
         return asdict(self) | {"heard": heard}
 
 
-def delete_job(client: "Client", job: ClusterJob) -> None:
-    """Deletes a job and the runtime that is its own.
-
-    Its pods get their grace period to save, and it keeps its name until they are gone, so that no
-    other can run beside them.
+def cancel_job(client: "Client", job: ClusterJob) -> None:
+    """Deletes a job, and lets the launcher that follows it know that it was meant.
 
     Raises:
         NotFound: It is gone already.
         Conflict: Another job has its name by now.
     """
     resource = TRAINJOBS if job.backend == TRAINER else JOBSETS
-    client.delete(resource, job.namespace, job.name, uid=job.uid, propagation="Foreground")
+    mark = {"metadata": {"uid": job.uid, "annotations": {CANCELLED: "on request"}}}
+    with suppress(Forbidden, Rejected):  # then the launcher takes it for deleted
+        client.patch(resource, job.namespace, job.name, mark)
+    delete_job(client, job)
+
+
+def delete_job(client: "Client", job: ClusterJob) -> None:
+    """Deletes a job and the runtime that is its own.
+
+    Its pods get their grace period to save.
+
+    Raises:
+        NotFound: It is gone already.
+        Conflict: Another job has its name by now.
+    """
+    # A JobSet keeps its name until its pods are gone. A TrainJob that did so would make its JobSet
+    # anew meanwhile.
+    resource, propagation = (
+        (TRAINJOBS, "Background") if job.backend == TRAINER else (JOBSETS, "Foreground")
+    )
+    client.delete(resource, job.namespace, job.name, uid=job.uid, propagation=propagation)
     if job.ours and job.runtime == f"{NAMESPACED_KIND}/{job.name}":
         with suppress(NotFound):  # it went with its owner
             client.delete(RUNTIMES, job.namespace, job.name)

@@ -145,8 +145,10 @@ def read_events(
         pattern = patterns.get(about.get("kind", ""))
         return bool(pattern and re.fullmatch(pattern, about.get("name", "")))
 
-    found = [_event(item) for item in events if concerns(item)]
-    return sorted(found, key=lambda event: event.when)
+    own = [item for item in events if concerns(item)]
+    # Most know the second alone; the server counts on with each change.
+    own.sort(key=lambda item: _number(item["metadata"].get("resourceVersion", "")))
+    return sorted((_event(item) for item in own), key=lambda event: int(event.when.timestamp()))
 
 
 def missing(job: ClusterJob, pods: Iterable[Manifest]) -> list[str]:

@@ -17,6 +17,8 @@ SPEC_HASH = f"{PREFIX}/spec-hash"
 # When its launcher last said that it still follows the job, in RFC 3339: what `cleanup` judges by.
 RENEWED = f"{PREFIX}/renewed-at"
 RENEW_SECONDS = 60.0
+# Put on a job before it is deleted on request, so that its launcher takes it for cancelled.
+CANCELLED = f"{PREFIX}/cancelled"
 QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
 # A mesh's sidecar outlives the program, so the pod would never be done.
 NO_SIDECAR = {"sidecar.istio.io/inject": "false"}

@@ -7,7 +7,11 @@ from typing import Final, Literal
 from kfp_jax_runtime.errors import BadInput
 
 DatasetName = Literal["mnist", "fashion_mnist"]
+DatasetChoice = Literal["auto", DatasetName]
 Split = Literal["train", "test"]
+
+AUTO: Final = "auto"
+"""Of the choices the one that takes the dataset which is there."""
 
 VERSION: Final = "3.0.1"
 """The version of both datasets in tensorflow-datasets."""

@@ -4,15 +4,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kfp_jax_runtime.data import catalogue, store
-from kfp_jax_runtime.data.catalogue import Dataset, Split
+from kfp_jax_runtime.data.catalogue import AUTO, Dataset, DatasetChoice, Split
 from kfp_jax_runtime.data.examples import Examples
 from kfp_jax_runtime.data.prepare import DATASET_DIR, prepare, this_world
 from kfp_jax_runtime.data.sources import Request
 from kfp_jax_runtime.data.store import Source
 from kfp_jax_runtime.errors import BadInput
 from kfp_jax_runtime.run import Run
-
-AUTO = "auto"
 
 
 @dataclass(frozen=True)
@@ -28,7 +26,7 @@ class OpenDataset:
         return store.load(self.folder, self.dataset, split)
 
 
-def open_dataset(run: Run, name: str) -> OpenDataset:
+def open_dataset(run: Run, name: DatasetChoice) -> OpenDataset:
     """Returns the dataset of that name ("auto": the one that is there).
 
     A job without a dataset prepares one in its output directory, once for all its processes.
@@ -45,7 +43,7 @@ def open_dataset(run: Run, name: str) -> OpenDataset:
     return OpenDataset(run.dataset_dir, dataset, store.read_source(run.dataset_dir, dataset))
 
 
-def _dataset(folder: Path, name: str) -> Dataset:
+def _dataset(folder: Path, name: DatasetChoice) -> Dataset:
     if name == AUTO:
         return store.held_dataset(folder)
     dataset = catalogue.dataset(name)

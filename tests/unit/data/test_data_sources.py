@@ -221,25 +221,26 @@ def test_fashion_mnist_has_no_subset_and_says_where_it_is(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("first", [b"", b"HTTP/1.1 200 OK\r\nContent-Length: 999\r\n\r\n"])
 def test_a_mirror_that_does_not_get_done_is_given_up(first: bytes) -> None:
+    given_up = threading.Event()
     with socket.create_server(("127.0.0.1", 0)) as server:
-        dribble = threading.Thread(target=_dribble, args=(server, first), daemon=True)
+        dribble = threading.Thread(target=_dribble, args=(server, first, given_up), daemon=True)
         dribble.start()
         talk = Talk(mirror=f"http://127.0.0.1:{server.getsockname()[1]}/")
-        hasty = replace(talk.world, mirror_seconds=0.3)
+        hasty = replace(talk.world, mirror_seconds=0.1)
         started = time.monotonic()
         assert sources.find(Request(MNIST), hasty).via == "bundled"
         assert time.monotonic() - started < 3
     assert talk.said[1].startswith("mirror: no, ")
+    given_up.set()
     dribble.join(5)
 
 
-def _dribble(server: socket.socket, first: bytes) -> None:
+def _dribble(server: socket.socket, first: bytes, given_up: threading.Event) -> None:
     connection, _ = server.accept()
     with connection, contextlib.suppress(OSError):
         connection.sendall(first)
-        for _ in range(20):
+        while not given_up.wait(0.02):
             connection.sendall(b"x" if first else b"")
-            time.sleep(0.05)
 
 
 def test_requests_that_contradict_themselves_are_refused(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 import dataclasses
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -56,6 +57,16 @@ def test_evaluate_needs_a_model() -> None:
         from_parameters(EvaluateConfig, {})
     with pytest.raises(BadInput, match=r"holds no model\.json; set `model`"):
         EvaluateConfig(model="/nowhere").folder()
+
+
+def test_evaluate_takes_a_folder_or_its_uri(tmp_path: Path) -> None:
+    folder = tmp_path / "my model"
+    folder.mkdir()
+    (folder / "model.json").touch()
+    assert EvaluateConfig(model=str(folder)).folder() == folder
+    assert EvaluateConfig(model=folder.as_uri()).folder() == folder
+    with pytest.raises(BadInput, match="model must be a folder that this node can open, not 'gs:"):
+        EvaluateConfig(model="gs://bucket/model").folder()
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,7 @@ class Config:
 
 
 def test_effective_parameters_are_json_whatever_the_config_holds() -> None:
-    effective = Program("module", print, (Config(rate=0.5),)).effective({"rate": 0.5})
+    effective = Program("module", print, Config(rate=0.5)).effective({"rate": 0.5})
     assert json.loads(json.dumps(effective, allow_nan=False)) == {
         "rate": 0.5,
         "clip": "Infinity",
@@ -39,4 +39,4 @@ def test_effective_parameters_are_json_whatever_the_config_holds() -> None:
 
 
 def test_without_a_config_the_effective_parameters_are_those_given() -> None:
-    assert Program("module", print, ()).effective({"rate": 0.5}) == {"rate": 0.5}
+    assert Program("module", print, None).effective({"rate": 0.5}) == {"rate": 0.5}

@@ -141,6 +141,38 @@ def test_the_termination_log_keeps_the_first_error_and_the_last_result(
     assert json.loads(log.read_text())["message"] == "first"
 
 
+def test_of_several_processes_the_first_to_fail_has_the_termination_log(tmp_path: Path) -> None:
+    log = tmp_path / "termination-log"
+    log.touch()
+    zero, one = (
+        Reporter(process, 2, log, Sink().lines.append, clock=lambda: 12.0) for process in (0, 1)
+    )
+    one.error("exception", "the cause, " + "long " * 300, "a traceback\n" * 1000)
+    zero.error("exception", "its victim")
+    zero.result({"accuracy": 1.0}, None, {})
+    assert json.loads(log.read_text())["message"].startswith("the cause")
+
+
+def test_an_earlier_attempts_error_is_replaced(tmp_path: Path) -> None:
+    log = tmp_path / "termination-log"
+    log.touch()
+    for time, message in ((12.0, "the first attempt's"), (13.0, "short")):
+        reporter = Reporter(0, 1, log, Sink().lines.append, clock=lambda time=time: time)
+        reporter.error("exception", message)
+        assert json.loads(log.read_text())["message"] == message
+    Reporter(0, 1, log, Sink().lines.append, clock=lambda: 14.0).result({"a": 1}, None, {})
+    assert json.loads(log.read_text())["kind"] == "result"
+
+
+@pytest.mark.parametrize("left", [b"", b"not JSON", b"[1]", b'{"kind": "error", "time": null}'])
+def test_what_else_a_termination_log_holds_is_replaced(
+    reporter: Reporter, tmp_path: Path, left: bytes
+) -> None:
+    (tmp_path / "termination-log").write_bytes(left)
+    reporter.error("exception", "message")
+    assert json.loads((tmp_path / "termination-log").read_text())["message"] == "message"
+
+
 @pytest.mark.parametrize(
     "fields",
     [

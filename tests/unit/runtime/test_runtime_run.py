@@ -82,7 +82,7 @@ def test_run_wait_does_not_open_checkpoints_that_nobody_used() -> None:
     [
         (ValueError("bad\nthing"), 1, "exception", "ValueError: bad\nthing"),
         (KeyError(), 1, "exception", "KeyError"),
-        (BadInput("no such field"), 64, "bad_input", "no such field"),
+        (BadInput("no such field"), 64, "bad-input", "no such field"),
         (Stopped(70), 75, "stopped", "stopped on request at step 70"),
         (SystemExit(3), 3, "exit", "the program called sys.exit(3)"),
         (SystemExit(None), 0, "exit", "the program called sys.exit()"),

@@ -1,14 +1,20 @@
-"""One training step on small nets: it learns, and a sweep does not compile it again."""
+"""MNIST's compiled parts on small nets: batches depend on seed and step alone, steps learn."""
 
 from dataclasses import replace
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from fakes.idx_files import striped
-from kfp_jax_runtime.errors import BadInput
 from kfp_jax_runtime.mesh import data_mesh, replicate
-from kfp_jax_runtime.mnist.batches import epoch_order
+from kfp_jax_runtime.mnist.batches import (
+    Augmentation,
+    augment,
+    dropout_factors,
+    epoch_order,
+    row_keys,
+)
 from kfp_jax_runtime.mnist.config import MnistConfig
 from kfp_jax_runtime.mnist.step import (
     Data,
@@ -20,10 +26,14 @@ from kfp_jax_runtime.mnist.step import (
     one_cycle,
     step_function,
 )
-from kfp_jax_runtime.mnist.train import schedule_of
+
+pytestmark = pytest.mark.integration
 
 SMALL = MnistConfig(channels=(8,), hidden=16, global_batch_size=20, dropout=0.0, epochs=4)
 EXAMPLES = 100
+STRONG = Augmentation(shift_pixels=2.0, rotation_degrees=15.0, scale=0.1, shear=0.1)
+NONE = Augmentation(0.0, 0.0, 0.0, 0.0)
+SEED, STEP = np.uint32(5), 7
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +46,56 @@ def start(config: MnistConfig) -> State:
     return initial_state(config, data_mesh())
 
 
-@pytest.mark.integration
+@pytest.fixture(scope="module")
+def images() -> np.ndarray:
+    return np.random.default_rng(0).integers(0, 256, (20, 28, 28)).astype(np.uint8)
+
+
+@jax.jit
+def rows_of(
+    rows: np.ndarray, images: np.ndarray, chosen: jax.Array, limits: Augmentation
+) -> tuple[jax.Array, jax.Array]:
+    keys = row_keys(SEED, jnp.int32(STEP), rows)
+    return augment(keys, images, chosen, limits), dropout_factors(keys, 0.25, 64)
+
+
+def test_a_process_gets_its_rows_as_if_it_computed_all(images: np.ndarray) -> None:
+    rows = np.arange(8)
+    chosen = jnp.asarray([3, 1, 4, 1, 5, 9, 2, 6])
+    whole, whole_factors = rows_of(rows, images, chosen, STRONG)
+    parts = [rows_of(share, images, chosen[share], STRONG) for share in np.split(rows, 2)]
+    np.testing.assert_allclose(np.concatenate([part for part, _ in parts]), whole, atol=1e-3)
+    np.testing.assert_array_equal(np.concatenate([part for _, part in parts]), whole_factors)
+
+
+def test_without_augmentation_images_stay_what_they_are(images: np.ndarray) -> None:
+    chosen = jnp.asarray([7, 0, 7, 1, 2, 3, 4, 5])
+    same, _ = rows_of(np.arange(8), images, chosen, NONE)
+    np.testing.assert_array_equal(same, images[np.asarray(chosen)].astype(np.float32))
+
+
+def test_shifts_stay_within_their_limit_and_dropout_keeps_the_mean() -> None:
+    dot = np.zeros((1, 28, 28), np.uint8)
+    dot[0, 14, 14] = 255
+    limits = NONE._replace(shift_pixels=2.0)
+    moved, factors = map(np.asarray, rows_of(np.arange(400), dot, jnp.zeros(400, int), limits))
+    _, y, x = np.nonzero(moved > 1)
+    assert {y.min(), y.max(), x.min(), x.max()} == {12, 16}
+    # The light is kept: a shift blurs, it does not dim.
+    np.testing.assert_allclose(moved.sum(axis=(1, 2)), 255, rtol=1e-4)
+    assert set(np.unique(factors)) == {np.float32(0), np.float32(1 / 0.75)}
+    assert factors.mean() == pytest.approx(1, abs=0.02)
+
+
+def test_every_row_and_step_draws_anew() -> None:
+    draw = jax.jit(lambda seed, step: dropout_factors(row_keys(seed, step, jnp.arange(2)), 0.5, 64))
+    draws = [
+        np.asarray(draw(seed, step)) for seed in (np.uint32(0), np.uint32(1)) for step in (0, 1)
+    ]
+    rows = {row.tobytes() for draw in draws for row in draw}
+    assert len(rows) == 8
+
+
 def test_a_few_steps_lower_the_loss(data: Data) -> None:
     config = replace(SMALL, learning_rate=1e-2, max_shift_pixels=0.0)
     batch, step = batch_function(config, data_mesh()), step_function(config, data_mesh())
@@ -49,7 +108,6 @@ def test_a_few_steps_lower_the_loss(data: Data) -> None:
     assert int(state.step) == 20
 
 
-@pytest.mark.integration
 def test_other_numbers_use_the_same_compiled_step(data: Data) -> None:
     batch, step = batch_function(SMALL, data_mesh()), step_function(SMALL, data_mesh())
     for config in (
@@ -62,7 +120,6 @@ def test_other_numbers_use_the_same_compiled_step(data: Data) -> None:
     assert (batch._cache_size(), step._cache_size()) == (1, 1)
 
 
-@pytest.mark.integration
 def test_the_gradient_is_that_of_the_mean_loss(data: Data) -> None:
     # Against finite differences along the gradient: a sum instead of a mean would not fit.
     config = replace(SMALL, max_shift_pixels=0.0)
@@ -87,13 +144,3 @@ def test_the_learning_rate_rises_and_falls_to_zero() -> None:
     assert (np.diff(rates[:25]) > 0).all()
     assert (np.diff(rates[25:]) < 0).all()
     assert rates[-1] == pytest.approx(0, abs=1e-6)
-
-
-def test_the_examples_that_do_not_fill_a_batch_are_dropped() -> None:
-    schedule = schedule_of(replace(SMALL, global_batch_size=32, epochs=3), EXAMPLES)
-    assert (schedule.steps_per_epoch, schedule.total_steps) == (3, 9)
-
-
-def test_a_batch_of_more_than_the_data_is_refused() -> None:
-    with pytest.raises(BadInput, match="global_batch_size 101 is more than the 100 training"):
-        schedule_of(replace(SMALL, global_batch_size=101), EXAMPLES)
