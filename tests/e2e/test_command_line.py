@@ -204,6 +204,26 @@ def test_a_training_shows_its_progress_and_is_cleaned_up(
 
 
 @pytest.mark.parametrize("backend", ["trainer", "jobset"])
+def test_a_job_that_was_run_is_cancelled_from_another_terminal(
+    place: Place, run: Run, backend: str
+) -> None:
+    pods = {"resources": {"cpu": "100m", "memory": "64Mi"}}
+    where = ["--backend", backend, "--pods", json.dumps(pods), "--output", str(place.folder / "o")]
+    command = ["run", *where, "--nodes", "2", "--name", "long", "--", "sh", "-c", FOR_EVER]
+    ended: list[Done] = []
+    launcher = threading.Thread(target=lambda: ended.append(run(*command, code=130)))
+    launcher.start()
+    (job,) = until("it is there", lambda: json.loads(run("list", "--json").stdout))
+    until("it runs", lambda: phase(run, job["name"]) == "RUNNING")
+    run("cancel", job["name"])
+    launcher.join(timeout=90)
+    assert ended
+    assert ended[0].stderr.splitlines()[-1] == f"Job {job['name']} was cancelled."
+    assert "[1] saved" in ended[0].stderr
+    assert not place.pods()
+
+
+@pytest.mark.parametrize("backend", ["trainer", "jobset"])
 def test_validate_asks_and_stores_nothing(place: Place, run: Run, backend: str) -> None:
     job = ["--nodes", "2", "--volume", "work:/work", "--output", "/work/out", "--", "true"]
     done = run("validate", "--backend", backend, *job)

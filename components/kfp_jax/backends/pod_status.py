@@ -147,8 +147,8 @@ def _said(status: Manifest) -> tuple[str, str]:
     for item in (*status.get("initContainerStatuses", ()), *status.get("containerStatuses", ())):
         waiting = item.get("state", {}).get("waiting") or {}
         if waiting.get("reason", "") not in _ON_THE_WAY:
-            reason = _SAME.get(waiting["reason"], waiting["reason"])
-            return reason, line(waiting.get("message"))
+            reason = str(waiting["reason"])
+            return _SAME.get(reason, reason), line(waiting.get("message"))
     scheduled = condition(status, "PodScheduled", "False")
     if scheduled and status.get("phase") == "Pending":
         return scheduled.get("reason", ""), line(scheduled.get("message"))
