@@ -50,13 +50,16 @@ def cluster(server: FakeApiServer) -> Iterator[FakeCluster]:
 def make(server: FakeApiServer, request: pytest.FixtureRequest) -> Iterator[MakeBackend]:
     """Makes a backend as a launcher that has just started has it."""
     clients: list[Client] = []
+    backends: list[ClusterBackend] = []
 
     def make(**more: Any) -> ClusterBackend:
         clients.append(make_client(server, clock=SystemClock()))
-        backend: ClusterBackend = request.param(clients[-1], **more)
-        return backend
+        backends.append(request.param(clients[-1], **more))
+        return backends[-1]
 
     yield make
+    for backend in backends:
+        backend.close()
     for client in clients:
         client.close()
 
@@ -87,13 +90,14 @@ def killed_at(step: int, act: Callable[[], object]) -> bool:
             raise Killed
         return trace if ours else None
 
+    before = sys.gettrace()  # coverage's
     sys.settrace(trace)
     try:
         act()
     except Killed:
         return True
     finally:
-        sys.settrace(None)
+        sys.settrace(before)
     return False
 
 

@@ -17,5 +17,7 @@ class TestJobSetBackend(BackendContract):
     def backend(self) -> Iterator[Backend]:
         with make_server() as server, FakeCluster(server):
             client = make_client(server, clock=SystemClock())
-            yield JobSetBackend(client)
+            backend = JobSetBackend(client)
+            yield backend
+            backend.close()
             client.close()

@@ -17,5 +17,7 @@ class TestTrainerBackend(BackendContract):
     def backend(self) -> Iterator[Backend]:
         with make_server() as server, FakeCluster(server):
             client = make_client(server, clock=SystemClock())
-            yield TrainerBackend(client)
+            backend = TrainerBackend(client)
+            yield backend
+            backend.close()
             client.close()

@@ -152,6 +152,11 @@ class ClusterBackend(ABC):
         listing = self._client.list(self.job, self._namespace, labels=selector or JOB_LABEL)
         return [self._ref(job) for job in listing.items]
 
+    def close(self) -> None:
+        """Looks after no job any more; the jobs run on."""
+        while self._observers:
+            self._observers.popitem()[1].close()
+
     @abstractmethod
     def _check(self, spec: TrainSpec, identity: Identity) -> Sequence[str]:
         """Returns warnings about a job that the server would take, or raises."""
