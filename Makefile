@@ -26,7 +26,13 @@ setup: $(DEV) ## Make .venv with everything for development (PYTHON=python3.12: 
 
 .PHONY: test
 test: $(DEV) ## Run every test that needs no cluster (PYTEST_ARGS="-k launch" passes options on)
-	@pytest -m "not bench" --cov --cov-report=term $(PYTEST_ARGS)
+	@pytest -m "not bench and not e2e" --cov --cov-report=term $(PYTEST_ARGS)
+
+.PHONY: e2e
+e2e: $(DEV) ## Run the tests that need a cluster, the one of KUBECONFIG; see tests/e2e/README.md
+	@[ -n "$$KUBECONFIG" ] || { \
+	    echo "e2e: KUBECONFIG is not set; name the cluster to test on, see tests/e2e/README.md" >&2; exit 2; }
+	@pytest tests/e2e -m e2e $(PYTEST_ARGS)
 
 .PHONY: lint
 lint: $(DEV) ## Check format, lint, types, layers, and that notebooks carry no output
@@ -59,12 +65,13 @@ compile: $(DEV) ## Write the pipelines as YAML to pipelines/compiled
 	@kfp-jax compile --output pipelines/compiled
 
 .PHONY: constraints
-constraints: $(DEV) ## Pin the newest allowed version of every package in constraints.txt
+constraints: $(DEV) ## Pin the newest allowed version of every package, for the images with hashes
 	@mkdir -p build
 	@pip install --quiet --dry-run --ignore-installed --report build/resolved.json \
 	    --editable ".[dev]" hatchling pip setuptools
 	@python tools/pin.py <build/resolved.json >build/constraints.txt
 	@mv build/constraints.txt constraints.txt
+	@python tools/lock_images.py
 
 .PHONY: wheel
 wheel: $(DEV) ## Build the sdist and wheel in dist/ and try the wheel in an empty environment

@@ -4,17 +4,26 @@ The loudest error usually comes from a victim: when one process dies, the others
 collective. So the first question is who failed first, and only then what is wrong with it.
 """
 
+import re
 import signal
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from kfp_jax.platform_reasons import (
+    EVICTIONS,
+    HOLDS,
+    JOB_ENDS,
+    NOT_STARTED,
+    PLATFORM_ENDS,
+)
 from kfp_jax.reports import Report
 from kfp_jax.status import (
     BAD_INPUT,
     EXIT_BAD_INPUT,
     EXIT_DIVERGED,
     EXIT_STOPPED,
+    INIT_FAILED,
     Overdue,
     ProcessStatus,
 )
@@ -39,6 +48,9 @@ class Facts:
     Attributes:
         job: Its name.
         processes: How each process ended.
+        reason: The platform's word for the job's end, or for what held it up, or "".
+        message: Its sentence on that, or "".
+        restarts: How often the set had been started again.
         errors: The error report of each process that wrote one.
         tails: The last lines of each process.
         arrived: Which processes had been ready to join the others.
@@ -49,6 +61,9 @@ class Facts:
 
     job: str
     processes: Sequence[ProcessStatus]
+    reason: str = ""
+    message: str = ""
+    restarts: int = 0
     errors: Mapping[int, Report] = field(default_factory=dict)
     tails: Mapping[int, Sequence[str]] = field(default_factory=dict)
     arrived: frozenset[int] = frozenset()
@@ -72,13 +87,12 @@ def diagnose(facts: Facts) -> Diagnosis:
         return _diagnose_overdue(facts, facts.overdue)
     root = find_root(facts)
     if root is None:
-        return Diagnosis(
-            "unknown", f"Job {facts.job} failed, but no process of it did; see its logs."
-        )
+        return _diagnose_job(facts)
     case = _Case(root, facts)
     rule = next(rule for rule in RULES if rule.matches(case))
     remedy = f"; {rule.remedy}" if rule.remedy else ""
-    sentence = f"Job {facts.job} failed: {rule.sentence(case)}{remedy}."
+    again = f" after {facts.restarts} restarts" if facts.restarts else ""
+    sentence = f"Job {facts.job} failed{again}: {rule.sentence(case)}{remedy}."
     return Diagnosis(rule.reason, sentence, root.process)
 
 
@@ -93,6 +107,8 @@ def find_root(facts: Facts) -> ProcessStatus | None:
 
 
 def _is_victim(status: ProcessStatus, facts: Facts) -> bool:
+    if status.reason in PLATFORM_ENDS:
+        return False
     if status.exit_code in _ABORTED:
         return True
     report = facts.errors.get(status.process)
@@ -110,6 +126,16 @@ class _Case:
     @property
     def exit_code(self) -> int:
         return self.status.exit_code or 0
+
+    @property
+    def platform(self) -> str:
+        """The platform's own word for its end, or ""."""
+        return self.status.reason
+
+    @property
+    def platform_says(self) -> str:
+        """The platform's sentence on that, as an addition to ours, or ""."""
+        return f" ({self.status.message})" if self.status.message else ""
 
     @property
     def report(self) -> Report | None:
@@ -169,6 +195,7 @@ def _signal_name(exit_code: int) -> str:
         return f"signal {number}"
 
 
+_AGAIN = "run the same command again to go on from its last checkpoint, if it has one"
 RULES = (
     Rule(
         BAD_INPUT,
@@ -183,6 +210,30 @@ RULES = (
         "",
     ),
     Rule(
+        "out-of-memory",
+        lambda c: c.platform == "OOMKilled",
+        lambda c: f"{c.who} was killed{c.when}, its pod had used up its memory",
+        "raise the memory of resources, or use a smaller batch or model",
+    ),
+    Rule(
+        "evicted",
+        lambda c: c.platform in EVICTIONS,
+        lambda c: f"the pod of {c.who} {EVICTIONS[c.platform]}{c.when}{c.platform_says}",
+        _AGAIN,
+    ),
+    Rule(
+        "not-started",
+        lambda c: c.platform in NOT_STARTED,
+        lambda c: f"{c.who} could not be started{c.platform_says}",
+        "check that the image has this command",
+    ),
+    Rule(
+        "init-failed",
+        lambda c: c.platform == INIT_FAILED,
+        lambda c: f"an init container of {c.who} failed{c.platform_says}",
+        "look at its log",
+    ),
+    Rule(
         "preempted",
         lambda c: c.exit_code == EXIT_STOPPED and c.report_step is not None,
         lambda c: f"{c.who} was asked to stop and left{c.when} with its state saved",
@@ -192,7 +243,7 @@ RULES = (
         "preempted",
         lambda c: c.exit_code == EXIT_STOPPED,
         lambda c: f"{c.who} was asked to stop and left at once{c.when}",
-        "run the same command again to go on from its last checkpoint, if it has one",
+        _AGAIN,
     ),
     Rule(
         "disk-full",
@@ -219,6 +270,24 @@ RULES = (
         "its traceback is in its log and in the report",
     ),
     Rule(
+        "not-started",
+        lambda c: c.exit_code == 127,
+        lambda c: f"{c.who} exited with code 127, its command was not found",
+        "check the command, and that the image has it",
+    ),
+    Rule(
+        "not-started",
+        lambda c: c.exit_code == 126,
+        lambda c: f"{c.who} exited with code 126, its command may not be executed",
+        "check the command's file mode in the image",
+    ),
+    Rule(
+        "stopped",
+        lambda c: c.exit_code in (-signal.SIGTERM, 128 + signal.SIGTERM),
+        lambda c: f"{c.who} was told to stop from outside (SIGTERM){c.when}",
+        _AGAIN,
+    ),
+    Rule(
         "killed",
         lambda c: c.exit_code in (-signal.SIGKILL, 128 + signal.SIGKILL),
         lambda c: f"{c.who} was killed by SIGKILL{c.when}",
@@ -239,6 +308,23 @@ RULES = (
 )
 
 
+def _diagnose_job(facts: Facts) -> Diagnosis:
+    """Returns why a job failed of which no process did."""
+    told = JOB_ENDS.get(facts.reason)
+    if told:
+        seen = told.sentence.format(who="it", message=facts.message or facts.reason)
+        return Diagnosis(_dashed(facts.reason), f"Job {facts.job} failed: {seen}; {told.remedy}.")
+    said = f" ({facts.reason}: {facts.message})" if facts.reason else ""
+    return Diagnosis(
+        "unknown", f"Job {facts.job} failed{said}, but no process of it did; see its logs."
+    )
+
+
+def _dashed(reason: str) -> str:
+    """Returns a reason of Kubernetes', such as DeadlineExceeded, in the form of ours."""
+    return re.sub(r"(?<!^)(?=[A-Z])", "-", reason).lower()
+
+
 def _diagnose_overdue(facts: Facts, overdue: Overdue) -> Diagnosis:
     suspended = [item.process for item in facts.processes if item.suspended]
     absent = [item.process for item in facts.processes if item.process not in facts.arrived]
@@ -246,7 +332,7 @@ def _diagnose_overdue(facts: Facts, overdue: Overdue) -> Diagnosis:
     match overdue:
         case Overdue.QUEUE:
             roots: list[int] = []
-            seen = "no queue admitted it"
+            seen = facts.message or "no queue admitted it"
             remedy = "ask for less, or raise the queue limit"
         case Overdue.START:
             roots = absent
@@ -254,6 +340,16 @@ def _diagnose_overdue(facts: Facts, overdue: Overdue) -> Diagnosis:
             if suspended:
                 seen += f" ({_processes(suspended)} is suspended)"
             remedy = "look at the last lines of that process, or raise the start limit"
+            held = [p for p in facts.processes if p.reason in HOLDS and not p.alive]
+            reason, message = (
+                (held[0].reason, held[0].message) if held else (facts.reason, facts.message)
+            )
+            if reason in HOLDS:
+                roots = [p.process for p in held if p.reason == reason]
+                seen = HOLDS[reason].sentence.format(
+                    who=_processes(roots) if roots else "it", message=message or reason
+                )
+                remedy = HOLDS[reason].remedy
         case Overdue.STALL:
             roots = suspended or absent
             seen = f"no process wrote a line{step}"

@@ -16,10 +16,15 @@ from typing import Any
 from kfp import dsl
 
 from kfp_jax import job_folder, storage
-from kfp_jax.backends.choice import choose_backend
+from kfp_jax.backends.base import Backend
+from kfp_jax.backends.choice import Cluster, connect, is_local, on_cluster
+from kfp_jax.backends.local import LocalBackend
 from kfp_jax.cancellation import cancel_on_signals
+from kfp_jax.clock import SystemClock
+from kfp_jax.cluster.ending import clean_up_behind
 from kfp_jax.errors import KfpJaxError, SpecError
 from kfp_jax.html import render_evaluation
+from kfp_jax.kfp_task import enter_task, own_run
 from kfp_jax.launch import launch
 from kfp_jax.sinks import EVENTS_VARIABLE, EventFileSink, ManySinks, PlainSink, Sink
 from kfp_jax.spec import Limits, TrainSpec
@@ -123,6 +128,22 @@ def promote(model: dsl.Model, promoted: dsl.Model, *, score: float) -> str:
     return str(model.uri)
 
 
+def cleanup(*, run_id: str, namespace: str, backend: str) -> int:
+    """Runs the `cleanup` component. Returns how many objects were deleted."""
+    with _errors_end_the_step("cleanup"):
+        if is_local(backend):
+            sys.stdout.write("Jobs on one machine end with their task: nothing is left.\n")
+            return 0
+        client = connect()
+        run = run_id or own_run(client, os.environ)
+        where = namespace or client.namespace
+        done = clean_up_behind(client, where, run, clock=SystemClock())
+        for item in done:
+            verb = "deleted" if item.removed else "kept"
+            sys.stdout.write(f"{item.kind} {item.name} was {verb}: {item.why}.\n")
+        return sum(item.removed for item in done)
+
+
 @contextmanager
 def _errors_end_the_step(task: str) -> Iterator[None]:
     """Makes the sentence of an error the last line of the step's log."""
@@ -145,7 +166,7 @@ def _launch(spec: TrainSpec, backend: str, report: dsl.HTML | None = None) -> Ou
     """
     sink = _sink(spec.name)
     with cancel_on_signals() as cancellation:
-        outcome = launch(spec, choose_backend(backend), sink=sink, cancellation=cancellation)
+        outcome = launch(spec, _backend(backend, sink), sink=sink, cancellation=cancellation)
     error = outcome.error()
     if report is not None:
         with job_folder.a_failed_job_matters_more(error, sink):
@@ -154,6 +175,17 @@ def _launch(spec: TrainSpec, backend: str, report: dsl.HTML | None = None) -> Ou
     if error:
         raise error
     return outcome
+
+
+def _backend(name: str, sink: Sink) -> Backend:
+    """Returns the backend of that name; on a cluster its jobs belong to the run of this task."""
+    if is_local(name):
+        return LocalBackend()
+    client = connect(warn=sink.note)
+    task = enter_task(client, os.environ, os.getpid())
+    for note in task.notes:
+        sink.note(note)
+    return on_cluster(name, client, Cluster(labels=task.labels, owner=task.owner))
 
 
 def _sink(task: str) -> Sink:

@@ -3,7 +3,7 @@
     KfpJaxError
     ├── SpecError          the user can fix it; nothing was trained; never retried
     ├── ClusterError       the platform refused or did not answer
-    │   ├── NotFound  Conflict  Forbidden  Throttled  Unavailable
+    │   ├── NotFound  Conflict  Forbidden  Rejected  Throttled  Unavailable
     ├── JobError           the job was started and did not succeed
     │   ├── JobFailed  JobLost  JobTimeout  JobCancelled
     └── OutputError        a result is missing, malformed or cannot be written
@@ -26,9 +26,19 @@ class SpecError(KfpJaxError):
 
 
 class ClusterError(KfpJaxError):
-    """The platform that should run the job refused or did not answer."""
+    """The platform that should run the job refused or did not answer.
+
+    Attributes:
+        reason: The platform's own word for it, such as AlreadyExists, or "".
+        retry_after: Seconds for which it asks to be left alone; 0 where it does not say.
+    """
 
     exit_code = 69
+
+    def __init__(self, message: str, *, reason: str = "", retry_after: float = 0.0) -> None:
+        super().__init__(message)
+        self.reason = reason
+        self.retry_after = retry_after
 
 
 class NotFound(ClusterError):
@@ -47,6 +57,12 @@ class Forbidden(ClusterError):
     """The account may not do this."""
 
     exit_code = 77
+
+
+class Rejected(ClusterError):
+    """The object was read and refused: by schema, admission or quota."""
+
+    exit_code = 65
 
 
 class Throttled(ClusterError):

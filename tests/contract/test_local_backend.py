@@ -9,10 +9,13 @@ from kfp_jax.backends.base import Backend, JobRef
 from kfp_jax.backends.local import LocalBackend
 from kfp_jax.clock import SystemClock
 from kfp_jax.errors import JobCancelled, OutputError, SpecError
+from kfp_jax.pods import Pods
 from kfp_jax.spec import Limits, TrainSpec
 
 
 class TestLocalBackend(BackendContract):
+    impossible = {"command": ("no-such-command-9",)}, "no-such-command-9"
+
     @pytest.fixture
     def backend(self) -> Backend:
         return LocalBackend(grace=2.0)
@@ -67,3 +70,19 @@ def test_a_progress_bar_without_a_newline_shows_life(tmp_path: Path) -> None:
     backend.delete(ref)
     assert len(states) > 5
     assert states[-1] == "29"
+
+
+@pytest.mark.parametrize(
+    ("pods", "said"),
+    [
+        pytest.param(Pods(), [], id="nothing"),
+        pytest.param(Pods(image="a", queue="q"), ["image, queue will not be used"], id="named"),
+    ],
+)
+def test_what_only_pods_have_is_said_not_to_be_used(
+    pods: Pods, said: list[str], tmp_path: Path
+) -> None:
+    spec = TrainSpec(name="t", command=("true",), output_uri=str(tmp_path), pods=pods)
+    warnings = LocalBackend().validate(spec)
+    assert len(warnings) == len(said)
+    assert all(text in warning for text, warning in zip(said, warnings, strict=True))

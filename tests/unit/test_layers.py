@@ -74,6 +74,18 @@ def test_the_sources_keep_every_contract(checkout: Path) -> None:
             id="kfp-below-components",
         ),
         pytest.param(
+            "components/kfp_jax/backends/base.py",
+            "def late():\n    import urllib3",
+            "Only kube talks to Kubernetes, and only kube.access uses the official client",
+            id="urllib3-outside-kube",
+        ),
+        pytest.param(
+            "components/kfp_jax/kube/client.py",
+            "import kubernetes",
+            "Only kube talks to Kubernetes, and only kube.access uses the official client",
+            id="kubernetes-outside-access",
+        ),
+        pytest.param(
             "components/kfp_jax/storage.py",
             "import jax.numpy",
             "The launcher needs no JAX and nothing built on it",

@@ -10,7 +10,7 @@ import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from kfp_jax.backends.local_process import LOOPBACK, argv, cores_of, defaults, n
 from kfp_jax.clock import Clock, SystemClock
 from kfp_jax.errors import Conflict, JobCancelled, NotFound, OutputError, SpecError
 from kfp_jax.lines import Tail
+from kfp_jax.pods import Pods
 from kfp_jax.processes import ProcessGroup, suspended
 from kfp_jax.spec import RESERVED_ENV, TrainSpec, parameters_json
 from kfp_jax.status import (
@@ -74,6 +75,9 @@ class LocalBackend:
             raise SpecError(f"command {spec.command[0]!r} is not on this machine; check its name.")
         if spec.program:
             self._check_program(spec, cancelled)
+        return [*self._device_warnings(spec), *_pods_warnings(spec)]
+
+    def _device_warnings(self, spec: TrainSpec) -> list[str]:
         found = [name for name in _ACCELERATOR_VARIABLES if name in self._environ]
         if found and spec.num_nodes > 1 and "JAX_PLATFORMS" not in {**self._environ, **spec.env}:
             return [
@@ -382,6 +386,17 @@ class _Attempt:
         self._closed = True
         self.group.close()
         self._port.close()
+
+
+def _pods_warnings(spec: TrainSpec) -> list[str]:
+    asked = [
+        item.name
+        for item in fields(Pods)
+        if getattr(spec.pods, item.name) != getattr(Pods(), item.name)
+    ]
+    if not asked:
+        return []
+    return [f"A job on this machine has no pods: {', '.join(asked)} will not be used."]
 
 
 def _hold_port() -> socket.socket:

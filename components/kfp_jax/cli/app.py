@@ -6,28 +6,45 @@ from typing import Annotated
 import typer
 
 from kfp_jax import __version__
+from kfp_jax.cli.cancel import cancel
+from kfp_jax.cli.cleanup import cleanup
 from kfp_jax.cli.compile import compile_pipelines
+from kfp_jax.cli.delete import delete
+from kfp_jax.cli.doctor import doctor
+from kfp_jax.cli.list import list_jobs
+from kfp_jax.cli.logs import logs
 from kfp_jax.cli.pipeline import pipeline
 from kfp_jax.cli.render import render
 from kfp_jax.cli.run import run
+from kfp_jax.cli.status import status
+from kfp_jax.cli.validate import validate
 from kfp_jax.errors import KfpJaxError
 
 app = typer.Typer(
     name="kfp-jax",
-    help="Train JAX programs, alone or in Kubeflow pipelines, on this machine.",
+    help="Train JAX programs, alone or in Kubeflow pipelines, here or on a cluster.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
-    epilog="Exit codes: 0 done, 1 the job failed, 2 bad input, 71 the job vanished, 73 in use, "
-    "74 output trouble, "
-    "124 a limit ran out, 130 cancelled.",
+    epilog="Exit codes: 0 done, 1 the job failed, 2 bad input, 65 refused by the cluster, "
+    "66 not there, 69 no answer, 71 the job vanished, 73 in use, 74 output trouble, "
+    "75 asked too often, 77 not allowed, 124 a limit ran out, 130 cancelled.",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command("run")(run)
 app.command("pipeline")(pipeline)
+app.command("validate")(validate)
 app.command("render")(render)
 app.command("compile")(compile_pipelines)
+_CLUSTER = "On a cluster"
+app.command("doctor", rich_help_panel=_CLUSTER)(doctor)
+app.command("list", rich_help_panel=_CLUSTER)(list_jobs)
+app.command("status", rich_help_panel=_CLUSTER)(status)
+app.command("logs", rich_help_panel=_CLUSTER)(logs)
+app.command("cancel", rich_help_panel=_CLUSTER)(cancel)
+app.command("delete", rich_help_panel=_CLUSTER)(delete)
+app.command("cleanup", rich_help_panel=_CLUSTER)(cleanup)
 
 
 @app.callback()

@@ -36,10 +36,11 @@ def pipeline(
         list[str] | None,
         typer.Option("--argument", "-a", help="name=value for the pipeline; repeat it."),
     ] = None,
-    output: options.Output = Path("output"),
+    output: options.Output = "output",
+    backend: options.BackendName = "auto",
     as_json: options.AsJson = False,
 ) -> None:
-    """Run one of our pipelines on this machine.
+    """Run one of our pipelines on this machine; its jobs may be on a cluster.
 
     Examples:
     kfp-jax pipeline mnist --output build/demo
@@ -50,8 +51,10 @@ def pipeline(
     _check_name(name)
     arguments: dict[str, Any] = options.read_assignments(argument, "-a")
     arguments["num_nodes"] = nodes
+    if backend != "auto":
+        arguments["backend"] = backend
     arguments["parameters"] = options.read_assignments(parameter, "-p")
-    with storage.output_folder(str(output)) as folder:
+    with storage.output_folder(output) as folder:
         _forget_results(folder)
         tasks = folder / "tasks"
         before = set(tasks.glob("*"))

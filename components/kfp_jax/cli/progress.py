@@ -104,8 +104,11 @@ class _BarSink:
     def status(self, job: str, status: JobStatus) -> None:
         colour = _COLOURS.get(status.phase, "cyan")
         again = f" (restart {status.restarts})" if status.restarts else ""
+        held = (status.message or status.reason) if status.reason else ""
         self._progress.update(
-            self._number, phase=f"[{colour}]{status.phase.value.lower()}{again}[/]"
+            self._number,
+            phase=f"[{colour}]{status.phase.value.lower()}{again}[/]",
+            detail=held or self._values,
         )
         if status.phase.finished:
             done = status.phase is Phase.SUCCEEDED

@@ -3,8 +3,8 @@
 import json
 import sys
 
-from kfp_jax.backends.choice import choose_backend
 from kfp_jax.cli import options
+from kfp_jax.cli.cluster import place
 from kfp_jax.launch import job_ref
 from kfp_jax.spec import TrainSpec
 
@@ -14,10 +14,15 @@ def render(
     spec: TrainSpec,
     *,
     backend: options.BackendName = "auto",
+    namespace: options.Namespace = "",
+    context: options.Context = "",
 ) -> None:
     """Print what would be started, as JSON, and start nothing.
 
-    Example: kfp-jax render --program kfp_jax_runtime.mnist --nodes 2 -p epochs=1
+    Examples:
+    kfp-jax render --program kfp_jax_runtime.mnist --nodes 2 -p epochs=1
+
+    kfp-jax render --backend jobset --nodes 2 --output /work/out --image team/train:3 -- python t.py
     """
-    place = choose_backend(backend)
-    sys.stdout.write(json.dumps(place.render(spec, job_ref(spec, place)), indent=2) + "\n")
+    where = place(backend, namespace, context, asked=False)
+    sys.stdout.write(json.dumps(where.render(spec, job_ref(spec, where)), indent=2) + "\n")

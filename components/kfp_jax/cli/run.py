@@ -4,9 +4,9 @@ import sys
 from pathlib import Path
 
 from kfp_jax import job_folder, storage
-from kfp_jax.backends.choice import choose_backend
 from kfp_jax.cancellation import cancel_on_signals
 from kfp_jax.cli import options
+from kfp_jax.cli.cluster import place
 from kfp_jax.cli.progress import Screen, outcome_rows, print_summary
 from kfp_jax.launch import launch
 from kfp_jax.spec import TrainSpec
@@ -17,6 +17,8 @@ def run(
     spec: TrainSpec,
     *,
     backend: options.BackendName = "auto",
+    namespace: options.Namespace = "",
+    context: options.Context = "",
     as_json: options.AsJson = False,
 ) -> None:
     """Run one training job and wait for it.
@@ -25,11 +27,13 @@ def run(
     kfp-jax run --program kfp_jax_runtime.mnist --nodes 2 -p epochs=1 --output build/mnist
 
     kfp-jax run --nodes 2 --output build/script -- python my_script.py --epochs 3
+
+    kfp-jax run --backend trainer --program my.train --gpus 1 --volume data:/data --output /data/out
     """
-    place = choose_backend(backend)
+    where = place(backend, namespace, context)
     with cancel_on_signals() as cancellation, Screen() as screen:
         sink = screen.task(spec.name)
-        outcome = launch(spec, place, sink=sink, cancellation=cancellation)
+        outcome = launch(spec, where, sink=sink, cancellation=cancellation)
         error = outcome.error()
         folder = Path(outcome.output_uri)
         with job_folder.a_failed_job_matters_more(error, sink):

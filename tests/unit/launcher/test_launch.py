@@ -8,7 +8,7 @@ from fakes.clock import ManualClock
 from fakes.scripted_backend import Event, ScriptedBackend
 from kfp_jax.backends.base import LogLine
 from kfp_jax.cancellation import Cancellation
-from kfp_jax.errors import Conflict, JobCancelled, SpecError
+from kfp_jax.errors import Conflict, JobCancelled, OutputError, SpecError
 from kfp_jax.launch import launch
 from kfp_jax.sinks import NullSink
 from kfp_jax.spec import Limits, TrainSpec
@@ -57,6 +57,7 @@ def launcher(tmp_path: Path) -> Launcher:
 
 
 def test_a_job_from_start_to_result(launcher: Launcher) -> None:
+    (launcher.folder / "model").mkdir(parents=True)
     outcome = launcher.run(
         Event(1, JobStatus(Phase.PENDING)),
         Event(2, RUNNING),
@@ -77,6 +78,12 @@ def test_a_job_from_start_to_result(launcher: Launcher) -> None:
     history = (launcher.folder / "history.jsonl").read_text().splitlines()
     assert [json.loads(line)["step"] for line in history] == [1]
     assert launcher.backend.calls == ["validate", "submit", "delete"]
+
+
+def test_a_model_that_only_the_nodes_can_see_is_an_error(launcher: Launcher) -> None:
+    with pytest.raises(OutputError, match="a volume that launcher and nodes mount at the same"):
+        launcher.run(Event(1, DONE, (say("result", values={}, model="model"),)))
+    assert launcher.result["phase"] == "SUCCEEDED"
 
 
 def test_a_failure_names_the_process_and_keeps_its_last_lines(launcher: Launcher) -> None:
@@ -324,3 +331,32 @@ def test_stages_keep_the_first_moment_of_each() -> None:
         stages = stages.advanced(status, float(now))
     assert stages == Stages(0.0, admitted=2.0, attempt=2.0, joined=3.0)
     assert stages.seconds(5.0) == {"queued": 2.0, "starting": 1.0, "training": 2.0, "total": 5.0}
+
+
+def held_by(*reasons: str) -> Stages:
+    """Returns the stages of a job that something else holds up every 20 s."""
+    stages = Stages(0.0)
+    for number, reason in enumerate(reasons):
+        stages = stages.advanced(JobStatus(Phase.STARTING, reason), 20.0 * number)
+    return stages
+
+
+@pytest.mark.parametrize(
+    ("reasons", "expected"),
+    [
+        pytest.param(("InvalidImageName",) * 2, (Overdue.START, 10.0), id="no-use-to-wait"),
+        pytest.param(("Unschedulable",) * 9, None, id="room-may-come"),
+        pytest.param(("ImagePullBackOff",) * 9, None, id="somebody-may-push-it"),
+        pytest.param(("ImagePullBackOff",) * 10, (Overdue.START, 180.0), id="nobody-did"),
+        pytest.param(("Unschedulable",) * 9 + ("ImagePullBackOff",) * 2, None, id="counted-apart"),
+    ],
+)
+def test_what_waiting_does_not_mend_is_not_waited_for(
+    reasons: tuple[str, ...], expected: tuple[Overdue, float] | None
+) -> None:
+    now = 20.0 * (len(reasons) - 1)
+    status = JobStatus(Phase.STARTING, reasons[-1])
+    stages = held_by(*reasons)
+    assert overdue(status, stages, Limits(), last_output=now, now=now) == expected
+    unlimited = Limits(start=0.0)
+    assert overdue(status, stages, unlimited, last_output=now, now=now) is None

@@ -2,7 +2,14 @@ import re
 
 from hypothesis import given
 from hypothesis import strategies as st
-from kfp_jax.names import MAX_JOB_NAME, job_name, label_value, slug
+from kfp_jax.names import (
+    MAX_JOB_NAME,
+    attempt_of,
+    job_name,
+    label_value,
+    next_attempt,
+    slug,
+)
 
 DNS_LABEL = re.compile(r"[a-z]([a-z0-9-]*[a-z0-9])?")
 LABEL_VALUE = re.compile(r"([A-Za-z0-9]([A-Za-z0-9_.-]*[A-Za-z0-9])?)?")
@@ -42,3 +49,14 @@ def test_free_text_as_label() -> None:
 def test_a_slug_starts_with_a_letter() -> None:
     assert slug("123", 20) == "job-123"
     assert slug("", 20) == "job"
+
+
+@given(st.text(max_size=100), st.text(max_size=200), st.integers(1, 998))
+def test_the_next_attempt_has_the_next_number(prefix: str, identity: str, attempt: int) -> None:
+    name = job_name(prefix, identity, attempt)
+    assert attempt_of(name) == attempt
+    assert next_attempt(name) == job_name(prefix, identity, attempt + 1)
+
+
+def test_a_name_that_is_not_ours_is_a_first_attempt() -> None:
+    assert [attempt_of(name) for name in ("x12ab34", "my-job", "job-0", "job-1234")] == [1, 1, 1, 1]

@@ -136,3 +136,14 @@ def test_what_a_stream_cannot_hold_is_written_escaped(encoding: str, written: by
 )
 def test_a_line_that_is_no_event_is_passed_over(line: str) -> None:
     assert replay(line, lambda _: PlainSink(io.StringIO())) is None
+
+
+def test_what_holds_a_job_up_is_written_beside_its_phase() -> None:
+    stream = io.StringIO()
+    sink = PlainSink(stream)
+    sink.status("j", JobStatus(Phase.QUEUED, "Suspended", "queue q has not admitted it"))
+    sink.status("j", JobStatus(Phase.STARTING, restarts=1))
+    assert stream.getvalue().splitlines() == [
+        "j: QUEUED: queue q has not admitted it",
+        "j: STARTING (restart 1)",
+    ]

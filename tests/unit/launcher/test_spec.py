@@ -3,8 +3,9 @@ import json
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from kfp_jax.checks import whole
 from kfp_jax.errors import SpecError
-from kfp_jax.spec import RESERVED_ENV, Limits, TrainSpec, parameters_json, whole
+from kfp_jax.spec import RESERVED_ENV, Limits, TrainSpec, parameters_json
 
 GOOD = {"name": "mnist", "program": "pkg.train:main", "output_uri": "out"}
 

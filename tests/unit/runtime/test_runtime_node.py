@@ -37,6 +37,14 @@ def test_a_whole_environment_is_read() -> None:
     assert (node.job, node.attempt) == ("mnist-1", 2)
 
 
+@pytest.mark.parametrize(
+    ("counted", "attempt"),
+    [({}, 2), ({"KFP_JAX_RESTARTS": "0"}, 2), ({"KFP_JAX_RESTARTS": "3"}, 5)],
+)
+def test_a_restart_by_the_cluster_is_an_attempt(counted: dict[str, str], attempt: int) -> None:
+    assert from_environment(ALONE | {"KFP_JAX_ATTEMPT": "2"} | counted).attempt == attempt
+
+
 @pytest.mark.parametrize("count", [None, "", "1"])
 def test_a_lone_process_joins_nobody(count: str | None) -> None:
     environ = ALONE if count is None else ALONE | {"JAX_NUM_PROCESSES": count}
@@ -76,6 +84,7 @@ def test_a_checkpoint_folder_is_made_absolute_and_a_bucket_is_left_alone(
         ({"KFP_JAX_OUTPUT_URI": ""}, "KFP_JAX_OUTPUT_URI is not set"),
         ({"KFP_JAX_OUTPUT_URI": "s3://b/x"}, "a folder that this node can open, not 's3://b/x'"),
         ({"KFP_JAX_ATTEMPT": "-1"}, "KFP_JAX_ATTEMPT must be"),
+        ({"KFP_JAX_RESTARTS": "one"}, "KFP_JAX_RESTARTS must be"),
         ({"KFP_JAX_PARAMETERS": "{"}, "KFP_JAX_PARAMETERS is not JSON"),
         ({"KFP_JAX_PARAMETERS": "[1]"}, "must be a JSON object"),
     ],

@@ -1,0 +1,320 @@
+"""What both cluster backends share: start or adopt, follow, end and find a job on an API server."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+from kfp_jax.backends.adoption import Verdict, judge
+from kfp_jax.backends.base import JobRef, LogLine, never
+from kfp_jax.backends.observer import Objects, Observer
+from kfp_jax.backends.pod_status import JOBSET_NAME, Manifest, Pod
+from kfp_jax.errors import Conflict, Forbidden, NotFound, Rejected, SpecError
+from kfp_jax.kube.client import Client
+from kfp_jax.kube.logs import Label, LogFollower
+from kfp_jax.kube.requests import PODS, Resource
+from kfp_jax.kube.resources import EVENTS, SERVICES
+from kfp_jax.kube.stop import Stop
+from kfp_jax.kube.watch import Added, Deleted, Listed, Modified, Target, watch
+from kfp_jax.manifests.environment import NODE
+from kfp_jax.manifests.identity import JOB_LABEL, Identity, Owner, label
+from kfp_jax.manifests.pod import warnings
+from kfp_jax.names import attempt_of, job_name, label_value, next_attempt
+from kfp_jax.spec import TrainSpec
+from kfp_jax.status import JobStatus
+
+# Kubernetes gives a pod 30 s to save and leave unless its spec says otherwise.
+GONE_SECONDS = 60.0
+_NAMES_TRIED = 100
+
+
+def refused(error: Rejected) -> SpecError:
+    """Returns what a dry run's refusal is for the user: nothing was made, and they can mend it."""
+    return SpecError(str(error))
+
+
+class ClusterBackend(ABC):
+    """Jobs as objects on an API server.
+
+    A job is adopted by its name, its labels and the hash of its spec, all of which follow from the
+    spec: so a launcher may be killed at any moment, and the one after it finds what there is.
+    """
+
+    name: str
+    job: Resource  # what `submit` creates
+    watched: tuple[Resource, ...]  # what has the job's name and tells how it stands
+    propagation: str  # whether the job goes before what it owns, "Background", or after
+
+    def __init__(
+        self,
+        client: Client,
+        *,
+        namespace: str = "",
+        labels: Mapping[str, str] | None = None,
+        owner: Owner | None = None,
+    ) -> None:
+        """Makes a backend; nothing is sent yet.
+
+        Args:
+            client: To the API server.
+            namespace: Where the jobs are; by default the client's.
+            labels: What the jobs belong to: run, task, study, trial -> any text.
+            owner: What the jobs are deleted with.
+        """
+        self._client = client
+        self._namespace = namespace or client.namespace
+        self._labels = dict(labels or {})
+        self._owner = owner
+        self._observers: dict[str, Observer] = {}
+
+    def validate(self, spec: TrainSpec, cancelled: Callable[[], bool] = never) -> list[str]:
+        """Asks the server, which stores nothing, whether it would take the job."""
+        del cancelled  # nothing here takes long
+        found = [*self._check(spec, self._identity(job_name(spec.name, spec.output_uri, 1)))]
+        for verb, resource, subresource in self._rights():
+            if not self._client.may(verb, resource, self._namespace, subresource=subresource):
+                what = f"{resource}/{subresource}" if subresource else str(resource)
+                raise Forbidden(
+                    f"This account may not {verb} {what} in namespace {self._namespace}; have it"
+                    " bound to the Role kfp-jax-launcher of runtimes/manifests."
+                )
+        if not self._client.may("list", EVENTS, self._namespace):
+            found.append(
+                f"This account may not list events in namespace {self._namespace}: why a job has no"
+                " pods will not be told."
+            )
+        return [*found, *warnings(spec)]
+
+    @abstractmethod
+    def render(self, spec: TrainSpec, ref: JobRef) -> list[dict[str, Any]]:
+        """Returns what `submit` would create on a server that has what we know of. Pure."""
+
+    def submit(self, spec: TrainSpec, ref: JobRef) -> JobRef:
+        """Creates the job, or adopts the one that the same spec made; a used name gives the next.
+
+        Raises:
+            Conflict: A job of that name with another spec runs, or somebody else's has the name.
+            Rejected: The server refuses the job.
+        """
+        name = ref.name
+        for _ in range(_NAMES_TRIED):
+            identity = self._identity(name)
+            job = self._obtain(spec, identity)
+            if job is not None:
+                self._observe(job, renews=True)
+                return self._ref(job)
+            name = next_attempt(name)
+        raise Conflict(
+            f"Job {ref.name} and the {_NAMES_TRIED - 1} attempts after it are there; delete them."
+        )
+
+    def watch(self, ref: JobRef) -> Iterator[JobStatus]:
+        """Yields the status now, at each change and twice a second."""
+        return self._observer(ref).statuses()
+
+    def logs(self, ref: JobRef) -> Iterator[LogLine]:
+        """Yields the lines of all processes; what a pod that is gone wrote cannot be read."""
+        return self._logs(self._observer(ref))
+
+    def _logs(self, observer: Observer) -> Iterator[LogLine]:
+        first = attempt_of(observer.name)
+
+        def whose(manifest: Manifest) -> Label | None:
+            pod = Pod(manifest)
+            return None if pod.process is None else Label(pod.process, first + pod.restart)
+
+        selector = f"{JOBSET_NAME}={observer.name}"
+        follower = LogFollower(self._client, self._namespace, selector, NODE, whose)
+        observer.at_end(follower.finish)
+        try:
+            for line in follower.lines():
+                yield LogLine(*line)
+        finally:
+            follower.stop()
+
+    def cancel(self, ref: JobRef) -> None:
+        """Deletes the job, if it has not ended; its processes have the pods' grace to save."""
+        observer = self._observer(ref)
+        if observer.finished:
+            return
+        observer.cancel()
+        self._delete(observer.job)
+
+    def delete(self, ref: JobRef) -> None:
+        """Deletes the job and waits until nothing of it runs, for at most a minute."""
+        with suppress(NotFound):
+            self._end(self._observer(ref))
+
+    def find(self, labels: Mapping[str, str]) -> list[JobRef]:
+        """Returns the jobs that carry all these labels: job, run, task, study, trial."""
+        wanted = {label(name): label_value(value) for name, value in labels.items()}
+        selector = ",".join(f"{name}={value}" for name, value in wanted.items())
+        listing = self._client.list(self.job, self._namespace, labels=selector or JOB_LABEL)
+        return [self._ref(job) for job in listing.items]
+
+    def close(self) -> None:
+        """Looks after no job any more; the jobs run on."""
+        while self._observers:
+            self._observers.popitem()[1].close()
+
+    @abstractmethod
+    def _check(self, spec: TrainSpec, identity: Identity) -> Sequence[str]:
+        """Returns warnings about a job that the server would take, or raises."""
+
+    @abstractmethod
+    def _create(self, spec: TrainSpec, identity: Identity) -> Manifest:
+        """Creates what the job needs and then the job, and returns that.
+
+        Raises:
+            Conflict: The job's name is taken.
+        """
+
+    @abstractmethod
+    def _reduce(self, objects: Objects, pods: Sequence[Pod]) -> JobStatus:
+        """Returns how the job of these objects stands. Pure."""
+
+    def _delete(self, job: Manifest) -> None:
+        metadata = job["metadata"]
+        with suppress(NotFound, Conflict):  # gone, or another has its name
+            self._client.delete(
+                self.job,
+                self._namespace,
+                metadata["name"],
+                uid=metadata["uid"],
+                propagation=self.propagation,
+            )
+
+    def _rights(self) -> list[tuple[str, Resource, str]]:
+        return [
+            ("delete", self.job, ""),
+            *(("watch", kind, "") for kind in (*self.watched, PODS)),
+            ("get", PODS, "log"),
+        ]
+
+    def _identity(self, name: str) -> Identity:
+        return Identity(
+            name=name,
+            namespace=self._namespace,
+            attempt=attempt_of(name),
+            labels=self._labels,
+            owner=self._owner,
+        )
+
+    def _ref(self, job: Manifest) -> JobRef:
+        metadata = job["metadata"]
+        return JobRef(self.name, metadata["name"], metadata["namespace"], metadata["uid"])
+
+    def _observe(self, job: Manifest, *, renews: bool = False) -> Observer:
+        observer = Observer(self._client, job, self.watched, self._reduce, renews=renews)
+        before = self._observers.pop(observer.name, None)
+        if before:
+            before.close()
+        self._observers[observer.name] = observer
+        return observer
+
+    def _observer(self, ref: JobRef) -> Observer:
+        observer = self._observers.get(ref.name)
+        if observer and ref.uid in ("", observer.uid):
+            return observer
+        return self._observe(self._client.get(self.job, self._namespace, ref.name))
+
+    def _obtain(self, spec: TrainSpec, identity: Identity) -> Manifest | None:
+        """Returns the job of that name, made now or before; None where the name is used up."""
+        found = self._get(self.job, identity.name)
+        if found is None:
+            if self._is_used(identity):
+                self._wait_for_pods(identity.name)
+                return None
+            try:
+                return self._create(spec, identity)
+            except Conflict:  # made meanwhile, by a try of ours whose answer was lost, say
+                found = self._get(self.job, identity.name)
+                if found is None:
+                    raise
+        return self._judged(found, spec, identity)
+
+    def _judged(self, found: Manifest, spec: TrainSpec, identity: Identity) -> Manifest | None:
+        objects = {kind: self._get(kind, identity.name) for kind in self.watched[1:]}
+        present = {kind: item for kind, item in objects.items() if item is not None}
+        phase = self._reduce({self.job: found, **present}, ()).phase
+        where = f"{self.job} {identity.name} in namespace {self._namespace}"
+        match judge(found, phase, identity, spec.hash()):
+            case Verdict.ADOPT:
+                self._adopt(found)
+                return found
+            case Verdict.BUSY:
+                raise Conflict(
+                    f"Job {identity.name} runs with another spec; cancel it or use another output."
+                )
+            case Verdict.FOREIGN:
+                raise Conflict(f"{where} is not of this task; delete it or use another name.")
+            case Verdict.NEXT | Verdict.LEAVING:
+                self._end(self._observe(found))
+                self._wait_for_pods(identity.name)
+                return None
+
+    def _wait_for_pods(self, name: str) -> None:
+        """Waits until no process of an earlier attempt runs: both would write into one folder.
+
+        Raises:
+            Conflict: Some run on.
+        """
+        running: dict[str, bool] = {}
+        target = Target(PODS, self._namespace, labels=f"{JOBSET_NAME}={name}")
+        deadline = self._client.clock.now() + GONE_SECONDS
+        for event in watch(self._client, target, stop=Stop(), deadline=deadline):
+            match event:
+                case Listed(pods):
+                    running = {pod["metadata"]["uid"]: not Pod(pod).ends for pod in pods}
+                case Added(pod) | Modified(pod):
+                    running[pod["metadata"]["uid"]] = not Pod(pod).ends
+                case Deleted(pod):
+                    running.pop(pod["metadata"]["uid"], None)
+            if not any(running.values()):
+                return
+        raise Conflict(
+            f"Job {name} is being deleted, but its processes have not ended in {GONE_SECONDS:g} s;"
+            " try again later, or look at their machines."
+        )
+
+    def _is_used(self, identity: Identity) -> bool:
+        """Returns whether something of an earlier job of that name is still being removed.
+
+        Raises:
+            Conflict: What the job will need the name for is somebody else's.
+        """
+        for kind in (*self.watched[1:], SERVICES):
+            with suppress(Forbidden):
+                item = self._get(kind, identity.name)
+                if item is None:
+                    continue
+                metadata = item["metadata"]
+                owners = metadata.get("ownerReferences") or ()
+                if metadata.get("labels", {}).get(JOB_LABEL) == identity.name or any(
+                    owner["name"] == identity.name for owner in owners
+                ):
+                    return True
+                raise Conflict(
+                    f"{kind} {identity.name} in namespace {self._namespace} is not of this task,"
+                    " and the job needs that name; delete it or use another name."
+                )
+        selector = f"{JOBSET_NAME}={identity.name}"
+        return bool(self._client.list(PODS, self._namespace, labels=selector).items)
+
+    def _adopt(self, job: Manifest) -> None:  # noqa: B027 - most have nothing to do
+        """Does what a launcher that was killed after it had made the job may have left undone."""
+
+    def _end(self, observer: Observer) -> None:
+        """Deletes a job and waits until nothing of it runs, for at most a minute."""
+        self._observers.pop(observer.name, None)
+        try:
+            self._delete(observer.job)
+            observer.wait_until_gone(GONE_SECONDS)
+        finally:
+            observer.close()
+
+    def _get(self, kind: Resource, name: str) -> Manifest | None:
+        try:
+            return self._client.get(kind, self._namespace, name)
+        except NotFound:
+            return None

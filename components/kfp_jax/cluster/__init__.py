@@ -1,0 +1,1 @@
+"""Jobs as a cluster holds them, whoever made them: read, explained, ended."""

@@ -1,0 +1,53 @@
+"""Every call that a launcher makes: its Role grants them, and `doctor` asks for each."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from kfp_jax.manifests import jobset, runtime
+
+TRAINER_GROUP, TRAINER_VERSION = runtime.API_VERSION.split("/")
+JOBSET_GROUP, JOBSET_VERSION = jobset.API_VERSION.split("/")
+
+_FOLLOW = ("get", "list", "watch")
+_RUN = ("create", "delete", *_FOLLOW, "patch")
+
+
+@dataclass(frozen=True)
+class Right:
+    """What an account must be allowed.
+
+    Attributes:
+        group: API group.
+        resource: Plural, with a subresource behind a slash.
+        verbs: All that are asked for.
+        backends: Which run no job without it.
+        without: What is not known or done without it, though jobs run.
+    """
+
+    group: str
+    resource: str
+    verbs: tuple[str, ...]
+    backends: tuple[str, ...] = ()
+    without: str = ""
+
+    def calls(self) -> Iterator[tuple[str, str, str]]:
+        """Yields group, resource and verb of each call."""
+        for verb in self.verbs:
+            yield self.group, self.resource, verb
+
+
+LAUNCHER = (
+    Right(TRAINER_GROUP, "trainjobs", _RUN, ("trainer",)),
+    Right(JOBSET_GROUP, "jobsets", _RUN, ("jobset",)),
+    Right(
+        TRAINER_GROUP,
+        "trainingruntimes",
+        ("create", "delete", "get", "list", "patch"),
+        without="no max_restarts, patch or JAX_* variables on the backend trainer",
+    ),
+    Right("", "pods", _FOLLOW, ("trainer", "jobset")),
+    Right("", "pods/log", ("get",), ("trainer", "jobset")),
+    Right("", "pods", ("patch",), without="Terminate in KFP leaves a second to end the job"),
+    Right("", "events", ("list",), without="nobody is told why a job does not start"),
+    Right("", "services", ("get",), without="a foreign Service of a job's name is not noticed"),
+)

@@ -1,0 +1,23 @@
+from collections.abc import Iterator
+
+import pytest
+from contract.backend_contract import BackendContract
+from fakes.cluster import FakeCluster, make_server
+from fakes.kube_client import make_client
+from kfp_jax.backends.base import Backend
+from kfp_jax.backends.jobset import JobSetBackend
+from kfp_jax.clock import SystemClock
+from kfp_jax.pods import Pods
+
+
+class TestJobSetBackend(BackendContract):
+    impossible = {"pods": Pods(runtime="a-runtime")}, "a JobSet has none"
+
+    @pytest.fixture
+    def backend(self) -> Iterator[Backend]:
+        with make_server() as server, FakeCluster(server):
+            client = make_client(server, clock=SystemClock())
+            backend = JobSetBackend(client)
+            yield backend
+            backend.close()
+            client.close()

@@ -1,0 +1,23 @@
+from collections.abc import Iterator
+
+import pytest
+from contract.backend_contract import BackendContract
+from fakes.cluster import FakeCluster, make_server
+from fakes.kube_client import make_client
+from kfp_jax.backends.base import Backend
+from kfp_jax.backends.trainer import TrainerBackend
+from kfp_jax.clock import SystemClock
+from kfp_jax.pods import Pods
+
+
+class TestTrainerBackend(BackendContract):
+    impossible = {"pods": Pods(runtime="no-such-runtime")}, "no-such-runtime is not on this cluster"
+
+    @pytest.fixture
+    def backend(self) -> Iterator[Backend]:
+        with make_server() as server, FakeCluster(server):
+            client = make_client(server, clock=SystemClock())
+            backend = TrainerBackend(client)
+            yield backend
+            backend.close()
+            client.close()

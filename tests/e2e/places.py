@@ -1,0 +1,80 @@
+"""Where an end-to-end test works, and how it looks at the cluster."""
+
+import re
+import shutil
+import subprocess
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from kfp_jax.errors import NotFound
+from kfp_jax.kube.client import Client
+from kfp_jax.kube.requests import Resource
+from kfp_jax.kube.resources import PODS
+from kfp_jax.manifests.environment import NODE
+
+ROOT = Path(__file__).parents[2]
+SHARED = Path("/tmp/kfp-jax-e2e")  # cluster/kustomization.yaml mounts it
+ACCOUNT = "pipeline-runner"
+
+
+def kubectl(*arguments: str, text: str | None = None) -> str:
+    """Runs kubectl and returns what it prints."""
+    command = ["kubectl", *arguments]
+    done = subprocess.run(command, input=text, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, f"{' '.join(command)}: {done.stderr}"
+    return done.stdout
+
+
+def until(what: str, found: Callable[[], Any], *, seconds: float = 90) -> Any:
+    """Returns what `found` returns once that is true."""
+    end = time.monotonic() + seconds
+    while not (value := found()):
+        assert time.monotonic() < end, f"not within {seconds} s: {what}"
+        time.sleep(0.2)
+    return value
+
+
+@dataclass(frozen=True)
+class Place:
+    """A namespace of its own for one test, and a folder that test and pods see under one path."""
+
+    client: Client
+    namespace: str
+    folder: Path
+
+    def create(self, resource: Resource, manifest: dict[str, Any], **options: Any) -> Any:
+        """Makes an object here, whatever namespace it names."""
+        here = manifest | {"metadata": manifest["metadata"] | {"namespace": self.namespace}}
+        return self.client.create(resource, self.namespace, here, **options)
+
+    def get(self, resource: Resource, name: str) -> Any:
+        return self.client.get(resource, self.namespace, name)
+
+    def is_gone(self, resource: Resource, name: str) -> bool:
+        try:
+            self.get(resource, name)
+        except NotFound:
+            return True
+        return False
+
+    def pods(self, labels: str = "") -> list[Any]:
+        return list(self.client.list(PODS, self.namespace, labels=labels).items)
+
+    def log(self, pod: str, container: str = NODE) -> str:
+        return kubectl("logs", "-n", self.namespace, pod, "-c", container)
+
+    def story(self) -> str:
+        """Returns what a person would look at after a failure."""
+        return kubectl("get", "events,pods,trainjobs,jobsets", "-n", self.namespace)
+
+
+def launcher_overlay(manifests: Path, namespace: str, *, overlay: str = "standalone") -> Path:
+    """Returns an overlay with a launcher's rights in a namespace, made as the README says."""
+    shipped = manifests / "overlays" / overlay / "launcher"
+    made = shutil.copytree(shipped, shipped.parent / namespace, dirs_exist_ok=True)
+    file = made / "kustomization.yaml"
+    file.write_text(re.sub(r"namespace: .*", f"namespace: {namespace}", file.read_text()))
+    return made
