@@ -225,7 +225,7 @@ def test_a_job_that_was_run_is_cancelled_from_another_terminal(
 
 @pytest.mark.parametrize("backend", ["trainer", "jobset"])
 def test_validate_asks_and_stores_nothing(place: Place, run: Run, backend: str) -> None:
-    job = ["--nodes", "2", "--volume", "work:/work", "--output", "/work/out", "--", "true"]
+    job = ["--nodes", "2", "--volume", "work:/mnt/work", "--output", "/mnt/work/out", "--", "true"]
     done = run("validate", "--backend", backend, *job)
     assert f"The backend {backend} would take this job." in done.stderr
     refused = run(
@@ -233,10 +233,10 @@ def test_validate_asks_and_stores_nothing(place: Place, run: Run, backend: str) 
         "--backend",
         backend,
         "--pods",
-        '{"volumes": [{"name": "v", "mount_path": "/work", "source": {"noSuchKind": {}}}]}',
+        '{"volumes": [{"name": "v", "mount_path": "/mnt/work", "source": {"noSuchKind": {}}}]}',
         *job[:2],
         "--output",
-        "/work/out",
+        "/mnt/work/out",
         "--",
         "true",
         code=2,

@@ -22,7 +22,7 @@ def render(
     Examples:
     kfp-jax render --program kfp_jax_runtime.mnist --nodes 2 -p epochs=1
 
-    kfp-jax render --backend jobset --nodes 2 --output /work/out --image team/train:3 -- python t.py
+    kfp-jax render --backend jobset --nodes 2 --output /mnt/out --image team/train:3 -- python t.py
     """
     where = place(backend, namespace, context, asked=False)
     sys.stdout.write(json.dumps(where.render(spec, job_ref(spec, where)), indent=2) + "\n")

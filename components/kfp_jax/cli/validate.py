@@ -18,7 +18,7 @@ def validate(
     Takes the options of `run`. Exit code 0: the backend would take it.
 
     Example: kfp-jax validate --backend trainer --program kfp_jax_runtime.mnist --nodes 2
-    --volume work:/work --output /work/mnist
+    --volume work:/mnt/work --output /mnt/work/mnist
     """
     where = place(backend, namespace, context)
     for warning in where.validate(spec):

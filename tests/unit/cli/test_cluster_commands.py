@@ -388,7 +388,7 @@ def test_without_a_cluster_that_is_said(
 
 POD_OPTIONS = [
     *("--image", "team/train:3", "--cpu", "2", "--memory", "4Gi", "--gpus", "1"),
-    *("--volume", "work:/work", "--volume", "data:/data:ro", "--queue", "training"),
+    *("--volume", "work:/mnt/work", "--volume", "data:/data:ro", "--queue", "training"),
 ]
 
 
@@ -398,7 +398,7 @@ def test_render_shows_what_the_pod_options_ask_for(
 ) -> None:
     monkeypatch.delenv("KUBECONFIG")
     monkeypatch.setenv("HOME", "/nowhere")
-    command = ["--output", "/work/out", "--nodes", "2", "--", "python", "train.py"]
+    command = ["--output", "/mnt/work/out", "--nodes", "2", "--", "python", "train.py"]
     result = run("render", "--backend", backend, "--namespace", "team", *POD_OPTIONS, *command)
     assert (result.code, result.err) == (0, "")
     golden(HERE / f"render-{backend}.json", result.out)
@@ -406,7 +406,7 @@ def test_render_shows_what_the_pod_options_ask_for(
 
 def test_validate_asks_the_server_and_stores_nothing(server: FakeApiServer, run: Run) -> None:
     server.put("v1", "namespaces", {"metadata": {"name": "ns"}}, namespace="")
-    arguments = ["--backend", "jobset", "--output", "/work/out", "--volume", "work:/work"]
+    arguments = ["--backend", "jobset", "--output", "/mnt/work/out", "--volume", "work:/mnt/work"]
     result = run("validate", *arguments, "--", "python", "train.py")
     assert (result.code, result.err) == (0, "The backend jobset would take this job.\n")
     (call,) = server.calls("POST", "/jobsets")

@@ -16,7 +16,7 @@ from kfp_jax.status import JobStatus, Phase, ProcessStatus
 RUNNING = JobStatus(Phase.RUNNING, processes=(ProcessStatus(0), ProcessStatus(1)))
 TRACEBACK = (
     "Traceback (most recent call last):",
-    '  File "/work/train.py", line 5, in main',
+    '  File "/mnt/work/train.py", line 5, in main',
     '    raise ValueError("bad batch")',
     "ValueError: bad batch",
 )
