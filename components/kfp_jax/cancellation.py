@@ -44,11 +44,16 @@ class Cancellation:
 
 @contextmanager
 def cancel_on_signals() -> Iterator[Cancellation]:
-    """Turns SIGTERM and SIGINT into a `Cancellation`; only for the main thread of a program."""
+    """Turns SIGTERM and SIGINT into a `Cancellation`; only for the main thread of a program.
+
+    A second SIGTERM changes nothing: Argo sends it two or three times for one Terminate. A second
+    SIGINT is a person who does not want to wait.
+    """
     cancellation = Cancellation()
 
     def handle(number: int, frame: FrameType | None) -> None:
-        cancellation.request()
+        if number == signal.SIGINT or not cancellation.requested:
+            cancellation.request()
 
     numbers = (signal.SIGTERM, signal.SIGINT)
     before = [signal.signal(number, handle) for number in numbers]

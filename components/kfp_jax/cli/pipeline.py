@@ -111,7 +111,7 @@ def _run(name: str, folder: Path, arguments: dict[str, Any]) -> dict[str, Any]:
     environ = os.environ | {EVENTS_VARIABLE: str(events), "PYTHONUNBUFFERED": "1"}
     with cancel_on_signals() as cancellation, ProcessGroup() as group, Screen() as screen:
         process = group.start(command, env=environ, output=folder / _LOG)
-        with Tail(events) as tail, cancellation.carried_out_by(group.terminate):
+        with Tail(events) as tail, cancellation.carried_out_by(_end(group)):
 
             def show(task: str) -> Sink:
                 # A signal between two tasks found none to end.
@@ -122,6 +122,12 @@ def _run(name: str, folder: Path, arguments: dict[str, Any]) -> dict[str, Any]:
             failure = _follow(process, tail, show)
     _raise_failure(process.returncode, failure, cancellation, folder / _LOG)
     return storage.read_json(folder / _OUTPUTS)
+
+
+def _end(group: ProcessGroup) -> Callable[[], None]:
+    """Returns what asks a group to stop when it is called, and kills it when it is called again."""
+    ways = iter((group.terminate,))
+    return lambda: next(ways, group.close)()
 
 
 def _follow(
