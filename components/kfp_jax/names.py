@@ -20,7 +20,7 @@ def job_name(prefix: str, identity: str, attempt: int) -> str:
         identity: What is equal over retries of one task and differs between tasks.
         attempt: 1, 2, ...; at most 999.
     """
-    digest = hashlib.sha256(identity.encode()).hexdigest()[:_HASH]
+    digest = hashlib.sha256(identity.encode(errors="surrogateescape")).hexdigest()[:_HASH]
     return f"{slug(prefix, MAX_PREFIX)}-{digest}-{attempt}"
 
 

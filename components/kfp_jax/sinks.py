@@ -87,6 +87,7 @@ class PlainSink:
         self._remaining = Remaining()
         self._progress_written = 0.0
         self._lock = threading.Lock()
+        self._broken = False
 
     def status(self, job: str, status: JobStatus) -> None:
         """Writes the phase, and what holds the job up."""
@@ -124,12 +125,20 @@ class PlainSink:
     def _put(self, line: str) -> None:
         with self._lock:  # a text stream loses lines that two threads write at one moment
             try:
-                self._stream.write(line)
-            except UnicodeEncodeError:
-                encoding = self._stream.encoding
-                self._stream.write(line.encode(encoding, "backslashreplace").decode(encoding))
-            # Each line: it may be the one that explains a silence.
-            self._stream.flush()
+                if not self._broken:
+                    self._show(line)
+            except OSError:
+                # A reader that has gone or a full disk must not cost the training behind it.
+                self._broken = True
+
+    def _show(self, line: str) -> None:
+        try:
+            self._stream.write(line)
+        except UnicodeEncodeError:
+            encoding = self._stream.encoding
+            self._stream.write(line.encode(encoding, "backslashreplace").decode(encoding))
+        # Each line: it may be the one that explains a silence.
+        self._stream.flush()
 
 
 def describe(report: Report) -> str:

@@ -31,6 +31,8 @@ def local_path(uri: str, what: str) -> Path:
     Raises:
         SpecError: The URI names another kind of storage.
     """
+    if not uri:
+        raise SpecError(f"{what} is empty; give a folder.")
     path = unquote(uri.removeprefix("file://")) if uri.startswith("file://") else uri
     if "://" in path:
         raise SpecError(f"{what} {uri} is not a folder of this machine; give a path.")
@@ -53,6 +55,23 @@ def existing_folder(uri: str, what: str) -> Path:
     return path
 
 
+def writable_folder(path: Path, what: str) -> None:
+    """Makes a folder, or finds that it can be written to.
+
+    Raises:
+        SpecError: It cannot.
+    """
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile(dir=path) as probe:
+            probe.write(b"\0" * 4096)
+            probe.flush()
+    except OSError as error:
+        raise SpecError(
+            f"{what} {path} cannot be written: {error.strerror}; choose another folder."
+        ) from error
+
+
 @contextmanager
 def output_folder(uri: str) -> Iterator[Path]:
     """Makes a job's output folder and holds it, so that two jobs never write into one.
@@ -62,11 +81,8 @@ def output_folder(uri: str) -> Iterator[Path]:
         Conflict: A running job holds it.
     """
     path = local_path(uri, "output_uri")
+    writable_folder(path, "output_uri")
     try:
-        path.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(dir=path) as probe:
-            probe.write(b"\0" * 4096)
-            probe.flush()
         free = os.statvfs(path).f_bavail * os.statvfs(path).f_frsize
         lock = (path / ".lock").open("w")
     except OSError as error:

@@ -8,6 +8,7 @@ import argparse
 import json
 import signal
 import sys
+from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,11 @@ from kfp import compiler, dsl, local
 from kfp_jax_pipelines import NAMES
 
 EXIT_BAD_INPUT = 2
+# KFP's names of types: how their text is read, and what a person should have given.
+_KINDS: dict[str, tuple[Callable[[str], Any], str]] = {
+    "NUMBER_DOUBLE": (float, "a number"),
+    "NUMBER_INTEGER": (int, "a whole number"),
+}
 
 
 def main() -> int:
@@ -58,17 +64,37 @@ def _run(name: str, folder: Path, arguments: dict[str, Any]) -> int:
             f" {', '.join(sorted(valid))}.\n"
         )
         return EXIT_BAD_INPUT
+    try:
+        typed = {key: _typed(key, value, valid[key].type) for key, value in arguments.items()}
+    except ValueError as error:
+        sys.stderr.write(f"{error}\n")
+        return EXIT_BAD_INPUT
     # SIGTERM goes to the whole process group. The task that gets it too ends its job and fails, and
     # with it the pipeline; to leave before it would hide how it ended.
     signal.signal(signal.SIGTERM, lambda *_: None)
     local.init(local.SubprocessRunner(use_venv=False), pipeline_root=str(folder / "tasks"))
-    outputs = pipeline(**arguments).outputs
+    outputs = pipeline(**typed).outputs
     values = {
         key: value.uri if isinstance(value, dsl.Artifact) else value
         for key, value in outputs.items()
     }
     (folder / "outputs.json").write_text(json.dumps(values, indent=2) + "\n", encoding="utf-8")
     return 0
+
+
+def _typed(name: str, value: Any, kind: str) -> Any:
+    """Returns an argument as the pipeline's input wants it; a person typed text.
+
+    Raises:
+        ValueError: The text is nothing of the kind; the message says what is.
+    """
+    if not isinstance(value, str) or kind == "STRING":
+        return value
+    make, wanted = _KINDS[kind]
+    try:
+        return make(value)
+    except ValueError:
+        raise ValueError(f"Argument {name} is {value!r:.80}; give {wanted}.") from None
 
 
 if __name__ == "__main__":

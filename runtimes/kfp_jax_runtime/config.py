@@ -33,7 +33,7 @@ def from_parameters(cls: type[Config], parameters: Mapping[str, object]) -> Conf
     | int | 3, 3.0, "3" |
     | float | 3, 0.5, "3", "1e-3"; finite |
     | bool | true, false, "true", "false" |
-    | str | text |
+    | str | text, 3 |
     | X or None | null, or what X takes |
     | Literal, Enum | one of the choices (an Enum's value or name) |
     | tuple[X, ...], tuple[X, Y] | a list of what X (and Y) takes |
@@ -141,6 +141,8 @@ def _float(value: object) -> float:
 def _str(value: object) -> str:
     if isinstance(value, str):
         return value
+    if isinstance(value, int) and not isinstance(value, bool):  # a folder named 2024
+        return str(value)
     raise _Refused("text")
 
 

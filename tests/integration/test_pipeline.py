@@ -90,7 +90,7 @@ def test_the_gate_keeps_a_poor_model_back(done: Path, tmp_path: Path) -> None:
     (tmp_path / "tasks" / "mnist-earlier" / "promote").mkdir(parents=True)
     small = [part for part in SMALL if part not in ("-a", "source=bundled")]
     ended = run(
-        tmp_path, *small, "--nodes", "1", "-a", "min_accuracy=1.0",
+        tmp_path, *small, "--nodes", "1", "-a", "min_accuracy=1",
         "-a", "source=prepared", "-a", f"folder={prepared}",
     )  # fmt: skip
     assert ended.returncode == 0, ended.stderr
@@ -102,12 +102,20 @@ def test_a_pipeline_that_fails_leaves_the_report_of_its_training_and_no_old_resu
     tmp_path: Path,
 ) -> None:
     (tmp_path / "outputs.json").write_text("{}")
-    ended = run(tmp_path, *SMALL, "-p", "learning_rate=1e30", "-p", "report_every_steps=1")
+    ended = run(tmp_path, *SMALL, "-p", "learning_rate=1e30", "--json")
     assert ended.returncode == 1, ended.stderr
-    assert "diverged" in ended.stderr.splitlines()[-1] or "not finite" in ended.stderr
-    assert read(tmp_path / "result.json")["reason"] == "diverged"
+    result = read(tmp_path / "result.json")
+    assert json.loads(ended.stdout) == result
+    assert (result["reason"], ended.stderr.splitlines()[-1]) == ("diverged", result["message"])
+    # At the very step, though reports come every fifty.
+    assert int(re.search(r"at step (\d+)", result["message"])[1]) < 10
     assert "diverged" in (tmp_path / "report.html").read_text()
     assert not (tmp_path / "outputs.json").exists()
+
+
+def test_what_the_training_would_refuse_is_refused_before_data_are_prepared(tmp_path: Path) -> None:
+    assert run(tmp_path / "out", "-p", "epoch=1").returncode == 2
+    assert not (tmp_path / "out").exists()
 
 
 def test_an_unknown_pipeline_is_refused_before_its_folder_is_made(tmp_path: Path) -> None:
@@ -125,6 +133,12 @@ def test_an_unknown_pipeline_is_refused_before_its_folder_is_made(tmp_path: Path
         (("-p", "epoch=1", "-a", "source=bundled"), ("epoch", "epochs")),
         (("-p", "epochs=0", "-a", "source=bundled"), ("epochs", "at least 1")),
         (("-a", "source=bundled", "-a", "source=npm"), ("source", "given twice")),
+        (("--nodes", "0"), ("num_nodes is 0",)),
+        (("-a", "max_restarts=-1"), ("max_restarts", "-1")),
+        (("-a", "min_accuracy=abc"), ("min_accuracy", "abc", "give a number")),
+        (("-a", "num_nodes=1"), ("num_nodes", "--nodes")),
+        (("-a", 'parameters={"epochs": 9}'), ("parameters", "-p")),
+        (("-p", f"x={'a' * 100_000}"), ("102,", "65,536")),
         (("-a", "source=moon"), ("moon", "bundled")),
         (("-a", "source=folder", "-a", "folder=/no/such"), ("/no/such",)),
     ],

@@ -72,7 +72,9 @@ class LocalBackend:
         if spec.dataset_uri:
             storage.existing_folder(spec.dataset_uri, "dataset_uri")
         if spec.command and shutil.which(spec.command[0], path=self._path(spec)) is None:
-            raise SpecError(f"command {spec.command[0]!r} is not on this machine; check its name.")
+            raise SpecError(
+                f"command {spec.command[0]!r} is no program of this machine; check its name."
+            )
         if spec.program:
             self._check_program(spec, cancelled)
         return [*self._device_warnings(spec), *_pods_warnings(spec)]

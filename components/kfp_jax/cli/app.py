@@ -1,7 +1,10 @@
 """The command line as a whole: its commands, and errors as one sentence with an exit code."""
 
+import os
 import sys
-from typing import Annotated
+from contextlib import suppress
+from io import TextIOWrapper
+from typing import Annotated, NoReturn
 
 import typer
 
@@ -18,7 +21,7 @@ from kfp_jax.cli.render import render
 from kfp_jax.cli.run import run
 from kfp_jax.cli.status import status
 from kfp_jax.cli.validate import validate
-from kfp_jax.errors import KfpJaxError
+from kfp_jax.errors import KfpJaxError, OutputError
 
 app = typer.Typer(
     name="kfp-jax",
@@ -47,19 +50,43 @@ app.command("delete", rich_help_panel=_CLUSTER)(delete)
 app.command("cleanup", rich_help_panel=_CLUSTER)(cleanup)
 
 
-@app.callback()
-def _root(
-    version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False,
-) -> None:
-    if version:
+def _print_version(wanted: bool) -> None:
+    if wanted:
         sys.stdout.write(f"kfp-jax {__version__}\n")
         raise typer.Exit
 
 
+@app.callback()
+def _root(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", help="Print the version and exit.", callback=_print_version, is_eager=True
+        ),
+    ] = False,
+) -> None:
+    del version  # printed before any command is looked for
+
+
 def main() -> None:
     """Runs the command line; an error of ours is one sentence on stderr and its exit code."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):  # a folder's name may be beyond a terminal's letters
+            stream.reconfigure(errors="backslashreplace")
     try:
-        app()
+        try:
+            app()
+        finally:
+            sys.stdout.flush()
     except KfpJaxError as error:
-        sys.stderr.write(f"{error}\n")
-        sys.exit(error.exit_code)
+        _leave(str(error), error.exit_code)
+    except OSError as error:
+        # Python would try once more to write what is left, and complain.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _leave(f"The output cannot be written: {error.strerror}.", OutputError.exit_code)
+
+
+def _leave(sentence: str, code: int) -> NoReturn:
+    with suppress(OSError):  # a full disk behind stderr must not hide the exit code
+        sys.stderr.write(f"{sentence}\n")
+    sys.exit(code)

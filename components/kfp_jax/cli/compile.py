@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from kfp_jax import storage
 from kfp_jax.cli.pipeline import require_kfp
 
 
@@ -18,5 +19,6 @@ def compile_pipelines(
     Example: kfp-jax compile --output build/pipelines
     """
     require_kfp()
+    storage.writable_folder(output, "--output")
     command = [sys.executable, "-m", "kfp_jax_pipelines", "compile", "--folder", str(output)]
     raise typer.Exit(subprocess.run(command, check=False).returncode)

@@ -204,19 +204,31 @@ def read_assignments(items: list[str] | None, option: str) -> dict[str, Any]:
     """Returns `name=value` items as a mapping; a value that is JSON is taken as JSON.
 
     Raises:
-        SpecError: An item has no `=` or no name, or comes twice.
+        SpecError: As `assignments`.
     """
     values: dict[str, Any] = {}
+    for name, text in assignments(items, option).items():
+        try:
+            values[name] = json.loads(text)
+        except (ValueError, RecursionError):
+            values[name] = text
+    return values
+
+
+def assignments(items: list[str] | None, option: str) -> dict[str, str]:
+    """Returns `name=value` items as a mapping to text.
+
+    Raises:
+        SpecError: An item has no `=` or no name, or comes twice.
+    """
+    values: dict[str, str] = {}
     for item in items or ():
         name, equals, text = item.partition("=")
         if not equals or not name:
             raise SpecError(f"{option} {item!r:.80} is not valid; write {option} name=value.")
         if name in values:
             raise SpecError(f"{option} {name} is given twice; give it once.")
-        try:
-            values[name] = json.loads(text)
-        except ValueError:
-            values[name] = text
+        values[name] = text
     return values
 
 

@@ -14,6 +14,7 @@ from typing import Annotated, Any
 import typer
 
 from kfp_jax import storage
+from kfp_jax.backends.local import LocalBackend
 from kfp_jax.cancellation import Cancellation, cancel_on_signals
 from kfp_jax.cli import options
 from kfp_jax.cli.progress import Screen, print_summary, shown
@@ -22,6 +23,7 @@ from kfp_jax.errors import JobCancelled, JobFailed, KfpJaxError, SpecError
 from kfp_jax.lines import Tail
 from kfp_jax.processes import ProcessGroup
 from kfp_jax.sinks import EVENTS_VARIABLE, Sink, TaskError, replay
+from kfp_jax.spec import TrainSpec
 
 _POLL_SECONDS = 0.05
 _LOG = "pipeline.log"
@@ -48,12 +50,15 @@ def pipeline(
     kfp-jax pipeline mnist --nodes 4 -p epochs=2 -p learning_rate=0.002 -a min_accuracy=0.99
     """
     require_kfp()
-    _check_name(name)
-    arguments: dict[str, Any] = options.read_assignments(argument, "-a")
-    arguments["num_nodes"] = nodes
+    given = options.assignments(argument, "-a")
+    for taken, option in (("num_nodes", "--nodes"), ("parameters", "-p"), ("backend", "--backend")):
+        if taken in given:
+            raise SpecError(f"-a {taken} is not for you to set; use {option}.")
+    parameters = options.read_assignments(parameter, "-p")
+    _check_training(name, parameters, nodes, given.get("max_restarts", 0), output, backend)
+    arguments: dict[str, Any] = {**given, "num_nodes": nodes, "parameters": parameters}
     if backend != "auto":
         arguments["backend"] = backend
-    arguments["parameters"] = options.read_assignments(parameter, "-p")
     with storage.output_folder(output) as folder:
         _forget_results(folder)
         tasks = folder / "tasks"
@@ -63,9 +68,10 @@ def pipeline(
         finally:  # a failed training has a report, too
             runs = set(tasks.glob("*")) - before
             _copy_results(runs, folder)
+            if as_json and (folder / storage.RESULT).is_file():
+                sys.stdout.write((folder / storage.RESULT).read_text(encoding="utf-8"))
         result = storage.read_json(folder / storage.RESULT)
     if as_json:
-        sys.stdout.write((folder / storage.RESULT).read_text(encoding="utf-8"))
         return
     promoted = any((run / "promote").is_dir() for run in runs)
     print_summary(
@@ -88,13 +94,26 @@ def require_kfp() -> None:
         raise SpecError("Pipelines need kfp; install it with: pip install 'kfp-jax[kfp,jax]'.")
 
 
-def _check_name(name: str) -> None:
+def _check_training(
+    name: str, parameters: dict[str, Any], nodes: int, restarts: Any, output: str, backend: str
+) -> None:
+    """Refuses what the training would refuse, before data are prepared for it."""
     # By name, because nothing here may depend on the pipelines.
-    names = import_module("kfp_jax_pipelines").NAMES
-    if name not in names:
-        raise SpecError(
-            f"Pipeline {name!r:.80} is not one of ours; give one of {', '.join(names)}."
-        )
+    programs = import_module("kfp_jax_pipelines").PROGRAMS
+    if name not in programs:
+        valid = ", ".join(programs)
+        raise SpecError(f"Pipeline {name!r:.80} is not one of ours; give one of {valid}.")
+    spec = TrainSpec(
+        name=name,
+        program=programs[name],
+        parameters=parameters,
+        num_nodes=nodes,
+        max_restarts=restarts,
+        output_uri=output,
+    )
+    if backend in ("auto", LocalBackend.name):
+        with cancel_on_signals() as cancellation:
+            LocalBackend().validate(spec, lambda: cancellation.requested)
 
 
 def _run(name: str, folder: Path, arguments: dict[str, Any]) -> dict[str, Any]:

@@ -178,7 +178,8 @@ def _finish(training: Training, step: int, loss: jax.Array) -> None:
     """Waits for a step, and reports it."""
     loss.block_until_ready()
     training.run.progress(step, training.schedule.total_steps)
-    if training.schedule.reports(step):
+    # A loss that is not finite is reported at its own step: that ends the job.
+    if training.schedule.reports(step) or not np.isfinite(np.asarray(loss)):
         training.run.report(step, loss=loss)
 
 

@@ -147,3 +147,15 @@ def test_what_holds_a_job_up_is_written_beside_its_phase() -> None:
         "j: QUEUED: queue q has not admitted it",
         "j: STARTING (restart 1)",
     ]
+
+
+class Full(io.StringIO):
+    def write(self, text: str) -> int:
+        raise OSError(28, "No space left on device")
+
+
+def test_a_stream_that_takes_no_more_does_not_end_the_job() -> None:
+    sink = PlainSink(Full())
+    sink.log(LogLine(0, 1, "text"))
+    sink.status("mnist", JobStatus(Phase.RUNNING))
+    sink.note("a sentence")
