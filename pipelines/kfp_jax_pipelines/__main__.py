@@ -18,10 +18,10 @@ from kfp import compiler, dsl, local
 from kfp_jax_pipelines import NAMES
 
 EXIT_BAD_INPUT = 2
-# KFP's names of types: how their text is read, and what a person should have given.
+# KFP's names of types, of which the others stay text: how it is read, and what should be given.
 _KINDS: dict[str, tuple[Callable[[str], Any], str]] = {
-    "NUMBER_DOUBLE": (float, "a number"),
-    "NUMBER_INTEGER": (int, "a whole number"),
+    "Float": (float, "a number"),
+    "Integer": (int, "a whole number"),
 }
 
 
@@ -88,7 +88,7 @@ def _typed(name: str, value: Any, kind: str) -> Any:
     Raises:
         ValueError: The text is nothing of the kind; the message says what is.
     """
-    if not isinstance(value, str) or kind == "STRING":
+    if not isinstance(value, str) or kind not in _KINDS:
         return value
     make, wanted = _KINDS[kind]
     try:

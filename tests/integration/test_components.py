@@ -96,5 +96,5 @@ def test_front_ends_can_follow_a_step(task: Task, monkeypatch: pytest.MonkeyPatc
     assert {event["task"] for event in kinds} == {"train"}
     assert kinds[-1] == {
         "task": "train", "event": "status", "job": kinds[-1]["job"],
-        "phase": "SUCCEEDED", "restarts": 0,
+        "phase": "SUCCEEDED", "reason": "", "message": "", "restarts": 0,
     }  # fmt: skip

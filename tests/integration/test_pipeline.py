@@ -138,7 +138,7 @@ def test_an_unknown_pipeline_is_refused_before_its_folder_is_made(tmp_path: Path
         (("-a", "min_accuracy=abc"), ("min_accuracy", "abc", "give a number")),
         (("-a", "num_nodes=1"), ("num_nodes", "--nodes")),
         (("-a", 'parameters={"epochs": 9}'), ("parameters", "-p")),
-        (("-p", f"x={'a' * 100_000}"), ("102,", "65,536")),
+        (("-p", f"x={'a' * 100_000}"), ("100,009", "65,536")),
         (("-a", "source=moon"), ("moon", "bundled")),
         (("-a", "source=folder", "-a", "folder=/no/such"), ("/no/such",)),
     ],
