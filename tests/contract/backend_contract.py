@@ -13,6 +13,8 @@ from kfp_jax.status import JobStatus, Phase
 
 # A cluster restarts the set within one attempt and counts that apart.
 ATTEMPT = "attempt=$((KFP_JAX_ATTEMPT + KFP_JAX_RESTARTS))"
+# A restart takes a pod's log with the pod: who has not begun to read it by then cannot any more.
+LAST_MOMENTS = "{ sleep 1; exit 1; }"
 ARGUMENTS = ['{"a":"b"}', "it's", "a\nb", "日本 €", "", "--", "$HOME", "*"]
 
 
@@ -98,7 +100,7 @@ class BackendContract:
     def test_a_failed_set_is_started_again(
         self, backend: Backend, ref: JobRef, folder: Path
     ) -> None:
-        script = f"{ATTEMPT}; echo attempt $attempt; [ $attempt = 3 ]"
+        script = f"{ATTEMPT}; echo attempt $attempt; [ $attempt = 3 ] || {LAST_MOMENTS}"
         spec = self.spec(folder, script, nodes=2, max_restarts=5)
         status, lines = self.follow(backend, spec, ref)
         assert (status.phase, status.restarts) == (Phase.SUCCEEDED, 2)
@@ -113,7 +115,8 @@ class BackendContract:
     def test_an_attempt_is_heard_to_its_end_before_the_next(
         self, backend: Backend, ref: JobRef, folder: Path, last_words: str
     ) -> None:
-        script = f"{ATTEMPT}; if [ $attempt = 1 ]; then {last_words}; exit 1; fi; echo second"
+        first = f"{last_words}; {LAST_MOMENTS}"
+        script = f"{ATTEMPT}; if [ $attempt = 1 ]; then {first}; fi; echo second"
         status, lines = self.follow(backend, self.spec(folder, script, max_restarts=1), ref)
         assert status.phase is Phase.SUCCEEDED
         attempts = [line.attempt for line in lines]
