@@ -1,4 +1,5 @@
 import itertools
+import os
 import sys
 import time
 from pathlib import Path
@@ -86,3 +87,21 @@ def test_what_only_pods_have_is_said_not_to_be_used(
     warnings = LocalBackend().validate(spec)
     assert len(warnings) == len(said)
     assert all(text in warning for text, warning in zip(said, warnings, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("environ", "nodes", "warned"),
+    [
+        ({"TPU_WORKER_ID": "0"}, 2, True),
+        ({"CUDA_VISIBLE_DEVICES": "0"}, 2, True),
+        ({"TPU_WORKER_ID": "0"}, 1, False),
+        ({"TPU_WORKER_ID": "0", "JAX_PLATFORMS": "tpu"}, 2, False),
+        ({}, 2, False),
+    ],
+)
+def test_several_processes_of_a_machine_with_an_accelerator_are_said_to_run_on_cpu(
+    tmp_path: Path, environ: dict[str, str], nodes: int, warned: bool
+) -> None:
+    spec = TrainSpec(name="j", command=("true",), num_nodes=nodes, output_uri=str(tmp_path))
+    warnings = LocalBackend(environ={"PATH": os.environ["PATH"], **environ}).validate(spec)
+    assert any("processes run on CPU" in warning for warning in warnings) is warned
