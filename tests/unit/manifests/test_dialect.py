@@ -5,34 +5,8 @@ from kfp_jax.errors import SpecError
 from kfp_jax.manifests.dialect import (
     Dialect,
     dialect_of_schema,
-    dialect_of_version,
     schema_fields,
 )
-
-
-@pytest.mark.parametrize(
-    ("version", "dialect"),
-    [
-        ("v2.2.0", Dialect.V2_2),
-        ("2.2.1", Dialect.V2_2),
-        ("v2.3.0", Dialect.V2_3),
-        ("v2.10.0-rc.1", Dialect.V2_3),
-        ("3.0", Dialect.V2_3),
-    ],
-)
-def test_a_version_speaks_the_dialect_of_the_last_change(version: str, dialect: Dialect) -> None:
-    assert dialect_of_version(version) is dialect
-
-
-@pytest.mark.parametrize("version", ["v2.0.1", "2.1.0", "1.9.3"])
-def test_old_versions_are_refused_with_the_way_out(version: str) -> None:
-    with pytest.raises(SpecError, match=rf"{version} .*backend jobset"):
-        dialect_of_version(version)
-
-
-def test_what_is_no_version_is_refused() -> None:
-    with pytest.raises(SpecError, match="'dev'"):
-        dialect_of_version("dev")
 
 
 @pytest.mark.parametrize(
