@@ -19,7 +19,7 @@ ROOT = Path(__file__).parent.parent
 # pip is there for those who build on an image.
 WANTED: Mapping[str, Sequence[str]] = {
     "images/build.txt": ("hatchling", "pip", "setuptools"),
-    "images/launcher/requirements.txt": (".[kfp,kube]", "pip"),
+    "images/launcher/requirements.txt": (".[kfp,kube,sweep]", "pip"),
     "images/trainer-cpu/requirements.txt": (".[jax]", "pip"),
 }
 # Bookworm has glibc 2.36.

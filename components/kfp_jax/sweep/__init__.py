@@ -1,0 +1,1 @@
+"""Sweeps: which trials to make and which to end, without I/O."""

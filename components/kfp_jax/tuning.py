@@ -1,0 +1,1 @@
+"""Runs a sweep: trials as jobs of a backend, several at once."""
