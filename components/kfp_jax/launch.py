@@ -2,6 +2,8 @@
 
 import math
 import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -46,10 +48,36 @@ def launch(
         JobCancelled: The job was cancelled before it was started.
     """
     sink = sink or NullSink()
-    clock = clock or SystemClock()
     cancellation = cancellation or Cancellation()
     for warning in backend.validate(spec, lambda: cancellation.requested):
         sink.note(warning)
+    return run_job(spec, backend, sink=sink, clock=clock, cancellation=cancellation)
+
+
+def run_job(
+    spec: TrainSpec,
+    backend: Backend,
+    *,
+    sink: Sink,
+    cancellation: Cancellation,
+    clock: Clock | None = None,
+    keep: Callable[[Outcome], None] = lambda _: None,
+) -> Outcome:
+    """Runs a job that the backend has validated, or one like it, as `launch` does.
+
+    Args:
+        spec: What to train.
+        backend: Where.
+        sink: Takes the news while the job runs.
+        cancellation: Lets others stop the job.
+        clock: Time.
+        keep: Called with a job's outcome while the job is still there: a launcher that is killed
+            has either kept the outcome or finds the job again.
+
+    Raises:
+        KfpJaxError: As `launch`.
+    """
+    clock = clock or SystemClock()
     ref = job_ref(spec, backend)
     with (
         storage.output_folder(spec.output_uri) as folder,
@@ -58,11 +86,11 @@ def launch(
         if cancellation.requested:
             raise JobCancelled(f"Job {ref.name} was cancelled before it was started.")
         storage.forget_results(folder)
-        end = _run(spec, backend, ref, recorder, sink, clock, cancellation)
-        if recorder.problem:
-            raise recorder.problem
-        outcome = _collect(spec, ref, end, recorder, folder)
-        storage.write_json(folder / storage.RESULT, outcome.to_json())
+        with _submitted(spec, backend, ref, recorder, sink) as job:
+            end = job.followed(clock, cancellation)
+            outcome = _collect(spec, job.ref, end, recorder, folder)
+            storage.write_json(folder / storage.RESULT, outcome.to_json())
+            keep(outcome)
         _check_model(outcome)
     sink.status(ref.name, JobStatus(outcome.phase, restarts=outcome.attempts - 1))
     return outcome
@@ -84,68 +112,79 @@ class _End:
     limit: float = 0.0
 
 
-def _run(
-    spec: TrainSpec,
-    backend: Backend,
-    ref: JobRef,
-    recorder: Recorder,
-    sink: Sink,
-    clock: Clock,
-    cancellation: Cancellation,
-) -> _End:
-    """Submits the job and follows it to its end; nothing of it runs on afterwards."""
-
-    def cancel() -> None:
-        try:
-            backend.cancel(ref)
-        except ClusterError as error:
-            sink.note(f"Job {ref.name} could not be cancelled: {error}")
-
-    stages = Stages(clock.now())
+@contextmanager
+def _submitted(
+    spec: TrainSpec, backend: Backend, ref: JobRef, recorder: Recorder, sink: Sink
+) -> Iterator["_Job"]:
+    """Submits the job and has its lines read; nothing of it runs on after the block."""
     ref = backend.submit(spec, ref)
     reader = None
     try:
         lines = backend.logs(ref)
         reader = threading.Thread(target=recorder.consume, args=(lines,), name="logs")
         reader.start()
-        with cancellation.carried_out_by(cancel):
-            return _follow(spec, backend, ref, recorder, stages, sink, clock)
+        yield _Job(spec, backend, ref, recorder, sink, reader)
     finally:
-        try:
-            backend.delete(ref)
-        except ClusterError as error:
-            sink.note(f"Job {ref.name} could not be deleted: {error}")
+        _delete(backend, ref, sink)
         if reader and reader.ident:
             reader.join()
 
 
-def _follow(
-    spec: TrainSpec,
-    backend: Backend,
-    ref: JobRef,
-    recorder: Recorder,
-    stages: Stages,
-    sink: Sink,
-    clock: Clock,
-) -> _End:
-    """Follows the job until it is finished or a limit runs out."""
-    shown: tuple[Phase, str] | None = None
-    status = JobStatus(Phase.PENDING)
-    for reported in backend.watch(ref):
-        status = _with_joined(reported, spec, len(recorder.joined))
-        now = clock.now()
-        stages = stages.advanced(status, now)
-        if status.phase.finished:
-            break
-        if (status.phase, status.reason) != shown:
-            shown = (status.phase, status.reason)
-            sink.status(ref.name, status)
-        late = overdue(status, stages, spec.limits, last_output=recorder.last_output, now=now)
-        if late:
-            return _End(status, stages.seconds(now), *late)
-        if recorder.problem:
-            raise recorder.problem
-    return _End(status, stages.seconds(clock.now()))
+def _delete(backend: Backend, ref: JobRef, sink: Sink) -> None:
+    try:
+        backend.delete(ref)
+    except ClusterError as error:
+        sink.note(f"Job {ref.name} could not be deleted: {error}")
+
+
+@dataclass(frozen=True)
+class _Job:
+    """A submitted job, and the thread that reads its lines."""
+
+    spec: TrainSpec
+    backend: Backend
+    ref: JobRef
+    recorder: Recorder
+    sink: Sink
+    reader: threading.Thread
+
+    def followed(self, clock: Clock, cancellation: Cancellation) -> _End:
+        """Follows the job until it has ended and all its lines are read."""
+        with cancellation.carried_out_by(self._cancel):
+            end = self._follow(clock, Stages(clock.now()))
+        if end.overdue:
+            _delete(self.backend, self.ref, self.sink)
+        self.reader.join()
+        if self.recorder.problem:
+            raise self.recorder.problem
+        return end
+
+    def _cancel(self) -> None:
+        try:
+            self.backend.cancel(self.ref)
+        except ClusterError as error:
+            self.sink.note(f"Job {self.ref.name} could not be cancelled: {error}")
+
+    def _follow(self, clock: Clock, stages: Stages) -> _End:
+        """Follows the job until it is finished or a limit runs out."""
+        spec, recorder = self.spec, self.recorder
+        shown: tuple[Phase, str] | None = None
+        status = JobStatus(Phase.PENDING)
+        for reported in self.backend.watch(self.ref):
+            status = _with_joined(reported, spec, len(recorder.joined))
+            now = clock.now()
+            stages = stages.advanced(status, now)
+            if status.phase.finished:
+                break
+            if (status.phase, status.reason) != shown:
+                shown = (status.phase, status.reason)
+                self.sink.status(self.ref.name, status)
+            late = overdue(status, stages, spec.limits, last_output=recorder.last_output, now=now)
+            if late:
+                return _End(status, stages.seconds(now), *late)
+            if recorder.problem:
+                raise recorder.problem
+        return _End(status, stages.seconds(clock.now()))
 
 
 def _with_joined(status: JobStatus, spec: TrainSpec, joined: int) -> JobStatus:

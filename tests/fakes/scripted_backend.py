@@ -52,10 +52,12 @@ class ScriptedBackend:
                 self._pending += event.lines
                 self._taken.notify_all()
                 self._taken.wait_for(lambda: not self._pending, timeout=self._patience)
-            if "cancel" in self.calls:
-                yield JobStatus(Phase.CANCELLED)
+            status = JobStatus(Phase.CANCELLED) if "cancel" in self.calls else event.status
+            if status.phase.finished:
+                self._end()
+            yield status
+            if status.phase.finished:
                 return
-            yield event.status
 
     def logs(self, ref: JobRef) -> Iterator[LogLine]:
         while True:
@@ -74,6 +76,9 @@ class ScriptedBackend:
 
     def delete(self, ref: JobRef) -> None:
         self.calls.append("delete")
+        self._end()
+
+    def _end(self) -> None:
         with self._taken:
             self._over = True
             self._taken.notify_all()
