@@ -1,1 +1,339 @@
-"""Runs a sweep: trials as jobs of a backend, several at once."""
+"""Runs a sweep: trials as jobs of a backend, several at once. `SweepSpec` in, `SweepEnd` out."""
+
+import math
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from queue import Empty, SimpleQueue
+from typing import Any, Protocol
+
+from kfp_jax.backends.base import Backend, LogLine
+from kfp_jax.cancellation import Cancellation
+from kfp_jax.clock import Clock, SystemClock
+from kfp_jax.errors import JobCancelled, KfpJaxError, SpecError
+from kfp_jax.launch import run_job
+from kfp_jax.reports import Kind, Report
+from kfp_jax.status import BAD_INPUT, JobStatus, Outcome, Phase
+from kfp_jax.sweep.pruning import should_prune
+from kfp_jax.sweep.spec import SweepSpec
+from kfp_jax.sweep.suggestions import suggest
+from kfp_jax.sweep.trial import Trial, TrialState, extended
+
+_LOOK_SECONDS = 0.2
+
+
+class End(StrEnum):
+    """Why a sweep ended."""
+
+    DONE = "done"  # as many trials as were asked for
+    EXHAUSTED = "exhausted"  # the search space has no other point
+    TIME_BUDGET = "time-budget"
+    FAILED_BUDGET = "failed-budget"  # more trials failed than may
+    CANCELLED = "cancelled"
+
+
+@dataclass(frozen=True)
+class SweepEnd:
+    """How a sweep ended.
+
+    Attributes:
+        trials: All that were started, by number.
+        why: Why no more were.
+        seconds: From the first start of the sweep to its end, pauses between starts left out.
+    """
+
+    trials: tuple[Trial, ...]
+    why: End
+    seconds: float
+
+
+class SweepSink(Protocol):
+    """Takes the news of a sweep, from the threads of its trials, one call at a time."""
+
+    def trial(self, trial: Trial, phase: Phase) -> None:
+        """Takes a trial that was started, has reported the objective, or has ended."""
+        ...
+
+    def note(self, text: str) -> None:
+        """Takes a sentence of the launcher's own."""
+        ...
+
+
+class Journal(Protocol):
+    """Remembers the trials of a sweep when the launcher does not live to."""
+
+    def read(self) -> list[Trial]:
+        """Returns the trials as they were last written."""
+        ...
+
+    def write(self, trial: Trial) -> None:
+        """Writes a trial whole, or not at all."""
+        ...
+
+
+def run_sweep(
+    spec: SweepSpec,
+    backend: Backend,
+    journal: Journal,
+    *,
+    sink: SweepSink,
+    cancellation: Cancellation,
+    clock: Clock | None = None,
+) -> SweepEnd:
+    """Runs trials until enough have ended; a failed trial is a result, not an error.
+
+    Goes on with what the journal holds: finished trials stay as they are, those that were running
+    are run again under their numbers, and a cluster's job that still runs is adopted.
+
+    Args:
+        spec: What to try.
+        backend: Where the trials run.
+        journal: What was tried.
+        sink: Takes the news.
+        cancellation: Lets others stop the sweep: its trials save and end.
+        clock: Time.
+
+    Raises:
+        SpecError: The job of the first trial is refused; nothing was started.
+        ClusterError: The backend does not answer.
+        OutputError: The journal cannot be written.
+    """
+    sweep = _Sweep(spec, backend, journal, sink, clock or SystemClock())
+    with cancellation.carried_out_by(sweep.stop):
+        return sweep.run(lambda: cancellation.requested)
+
+
+_PHASES = {
+    TrialState.COMPLETE: Phase.SUCCEEDED,
+    TrialState.PRUNED: Phase.CANCELLED,
+    TrialState.STOPPED: Phase.CANCELLED,
+    TrialState.FAILED: Phase.FAILED,
+}
+
+
+class _Sweep:
+    """The trials of a running sweep. Its lock is held for each change and each news of one."""
+
+    def __init__(
+        self, spec: SweepSpec, backend: Backend, journal: Journal, sink: SweepSink, clock: Clock
+    ) -> None:
+        self.objective = spec.job.objective
+        self._spec = spec
+        self._backend = backend
+        self._journal = journal
+        self._sink = sink
+        self._clock = clock
+        self._trials = {trial.number: trial for trial in journal.read()}
+        self._to_redo = sorted(n for n, t in self._trials.items() if _is_to_redo(t))
+        # Times of an earlier start lie before those of this one.
+        before = (trial.started + trial.seconds for trial in self._trials.values())
+        self._began = clock.now() - max(before, default=0.0)
+        self._deadline = clock.now() + (spec.time_budget or math.inf)
+        self._running: dict[int, Cancellation] = {}
+        self._ended: SimpleQueue[tuple[int, BaseException | None]] = SimpleQueue()
+        self._lock = threading.RLock()
+        self._validated = False
+
+    def run(self, cancelled: Callable[[], bool]) -> SweepEnd:
+        """Starts trials, and waits for those that run, until there is nothing more to do."""
+        why: End | None = None
+        try:
+            while True:
+                why = why or self._over(cancelled)
+                while why is None and len(self._running) < self._spec.parallel:
+                    why = self._start_next(cancelled) or self._over(cancelled)
+                if not self._running:
+                    trials = tuple(self._trials[number] for number in sorted(self._trials))
+                    return SweepEnd(trials, why or End.DONE, self._clock.now() - self._began)
+                if why in (End.TIME_BUDGET, End.FAILED_BUDGET):
+                    self._stop_once()
+                self._wait_for_one()
+        finally:
+            self._abandon()
+
+    def stop(self) -> None:
+        """Asks all running trials to stop; a second time, not to wait for them to save."""
+        with self._lock:
+            for cancellation in self._running.values():
+                cancellation.request()
+
+    def _stop_once(self) -> None:
+        with self._lock:
+            for cancellation in self._running.values():
+                if not cancellation.requested:
+                    cancellation.request()
+
+    def _abandon(self) -> None:
+        """Ends what an error has left running; nothing runs on after the sweep."""
+        self.stop()
+        self.stop()
+        while self._running:
+            self._running.pop(self._ended.get()[0])
+
+    def _over(self, cancelled: Callable[[], bool]) -> End | None:
+        if cancelled():
+            return End.CANCELLED
+        failed = sum(trial.state is TrialState.FAILED for trial in self._trials.values())
+        if failed > self._spec.max_failed:
+            return End.FAILED_BUDGET
+        return End.TIME_BUDGET if self._clock.now() >= self._deadline else None
+
+    def _start_next(self, cancelled: Callable[[], bool]) -> End | None:
+        """Starts one more trial, or returns why there is none."""
+        with self._lock:
+            if self._to_redo:
+                number = self._to_redo.pop(0)
+                parameters = self._trials[number].parameters
+            else:
+                number = max(self._trials, default=-1) + 1
+                study = self._spec.study
+                if study.max_trials and number >= study.max_trials:
+                    return End.DONE
+                known = list(self._trials.values())
+                suggested = suggest(study, known, number, self._spec.warm)
+                if suggested is None:
+                    return End.EXHAUSTED
+                parameters = suggested
+            job = self._spec.trial_job(number, parameters)
+            if not self._validated:
+                for warning in self._backend.validate(job, cancelled):
+                    self._sink.note(warning)
+                self._validated = True
+            started = self._clock.now() - self._began
+            trial = Trial(number, parameters, started=started, output_uri=job.output_uri)
+            self._write(trial)
+            cancellation = self._running[number] = Cancellation()
+            self._sink.trial(trial, Phase.PENDING)
+        threading.Thread(
+            target=self._run_trial, args=(trial, cancellation), name=f"trial {number}"
+        ).start()
+        return None
+
+    def _wait_for_one(self) -> None:
+        try:
+            number, error = self._ended.get(timeout=_LOOK_SECONDS)
+        except Empty:
+            return
+        with self._lock:
+            del self._running[number]
+        if error:
+            raise error
+
+    def _run_trial(self, trial: Trial, cancellation: Cancellation) -> None:
+        """Runs one trial; the top of its thread."""
+        error: BaseException | None = None
+        follower = _Follower(self, trial.number, cancellation)
+        try:
+            try:
+                run_job(
+                    self._spec.trial_job(trial.number, trial.parameters),
+                    self._backend,
+                    sink=follower,
+                    cancellation=cancellation,
+                    clock=self._clock,
+                    keep=follower.keep,
+                )
+            except KfpJaxError as refusal:
+                # What comes after the outcome is known, such as a model that is not to be seen
+                # here, makes a failure of the trial too.
+                self._end(trial.number, _refused(refusal))
+        except BaseException as unforeseen:  # noqa: BLE001 - the top of a thread: `run` raises it
+            error = unforeseen
+        self._ended.put((trial.number, error))
+
+    def report(self, number: int, step: int, value: float) -> bool:
+        """Adds a point to a trial's curve; returns whether to end the trial."""
+        with self._lock:
+            trial = extended(self._trials[number], step, value)
+            self._trials[number] = trial
+            self._sink.trial(trial, Phase.RUNNING)
+            return should_prune(self._spec.study, trial, self._trials.values())
+
+    def phase(self, number: int, phase: Phase) -> None:
+        """Tells of a trial's phase."""
+        with self._lock:
+            self._sink.trial(self._trials[number], phase)
+
+    def keep(self, number: int, outcome: Outcome, pruned: bool) -> None:
+        """Takes how a trial's job ended."""
+        self._end(number, _ended(outcome, self.objective, pruned))
+
+    def note(self, text: str) -> None:
+        """Hands a sentence on."""
+        with self._lock:
+            self._sink.note(text)
+
+    def _end(self, number: int, changes: Mapping[str, Any]) -> None:
+        with self._lock:
+            trial = self._trials[number]
+            seconds = self._clock.now() - self._began - trial.started
+            last = trial.curve[-1][1] if trial.curve else None
+            trial = replace(trial, seconds=seconds, **{"score": last, **changes})
+            self._write(trial)
+            self._sink.trial(trial, _PHASES[trial.state])
+
+    def _write(self, trial: Trial) -> None:
+        self._journal.write(trial)
+        self._trials[trial.number] = trial
+
+
+def _is_to_redo(trial: Trial) -> bool:
+    """Returns whether a trial of an earlier start has no result yet."""
+    return trial.state in (TrialState.RUNNING, TrialState.STOPPED)
+
+
+def _ended(outcome: Outcome, objective: str, pruned: bool) -> dict[str, Any]:
+    """Returns what a job's outcome makes of its trial."""
+    changes: dict[str, Any] = {"job": outcome.job, "model_uri": outcome.model_uri}
+    match outcome.phase:
+        case Phase.SUCCEEDED:
+            score = outcome.metrics[objective]
+            return changes | {"state": TrialState.COMPLETE, "score": score}
+        case Phase.CANCELLED:
+            return changes | {"state": TrialState.PRUNED if pruned else TrialState.STOPPED}
+    failure = {"reason": outcome.reason, "message": outcome.message}
+    return changes | failure | {"state": TrialState.FAILED}
+
+
+def _refused(error: KfpJaxError) -> dict[str, Any]:
+    """Returns what an error of a launch makes of its trial."""
+    if isinstance(error, JobCancelled):
+        return {"state": TrialState.STOPPED}
+    reason = BAD_INPUT if isinstance(error, SpecError) else "not-launched"
+    return {"state": TrialState.FAILED, "reason": reason, "message": str(error)}
+
+
+class _Follower:
+    """A job's sink that makes its reports the trial's curve, and ends it when it falls behind."""
+
+    def __init__(self, sweep: _Sweep, number: int, cancellation: Cancellation) -> None:
+        self._sweep = sweep
+        self._number = number
+        self._cancellation = cancellation
+        self._objective = sweep.objective
+        self._pruned = False
+
+    def keep(self, outcome: Outcome) -> None:
+        self._sweep.keep(self._number, outcome, self._pruned)
+
+    def status(self, job: str, status: JobStatus) -> None:
+        if not status.phase.finished:
+            self._sweep.phase(self._number, status.phase)
+
+    def log(self, line: LogLine) -> None:
+        """Drops it: the logs are files of the job, and a failure's outcome has the last lines."""
+
+    def report(self, process: int, report: Report) -> None:
+        value = report.values.get(self._objective)
+        if report.kind is not Kind.METRICS or report.step is None or value is None:
+            return
+        if not math.isfinite(value) or self._cancellation.requested:
+            return
+        if self._sweep.report(self._number, report.step, value):
+            self._pruned = True
+            self._cancellation.request()
+            self._cancellation.request()  # nobody needs what it could save
+
+    def note(self, text: str) -> None:
+        self._sweep.note(f"Trial {self._number}: {text}")

@@ -1,12 +1,15 @@
 """One trial of a sweep: a value, and a row of the trials table."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from enum import StrEnum
 from typing import Any, Self
 
 from kfp_jax.checks import known_keys
 from kfp_jax.errors import SpecError
+
+
+MAX_POINTS = 200
 
 
 class TrialState(StrEnum):
@@ -82,6 +85,18 @@ class Trial:
             return cls(**{**data, "state": state, "curve": curve})
         except (TypeError, ValueError) as error:
             raise SpecError(f"Not a trial: {error}.") from error
+
+
+def extended(trial: Trial, step: int, value: float) -> Trial:
+    """Returns the trial with one more point of its curve.
+
+    A restart goes back to a checkpoint: points from this step on are reported anew. Of a long curve
+    every other point is dropped, so that a trial stays small.
+    """
+    curve = tuple(point for point in trial.curve if point[0] < step)
+    if len(curve) >= MAX_POINTS:
+        curve = curve[::2]
+    return replace(trial, curve=(*curve, (step, value)))
 
 
 def ranked(trials: Iterable[Trial], direction: Direction) -> Sequence[Trial]:
