@@ -2,22 +2,18 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import cache
 from typing import Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
-
-from kfp_jax.html import evaluation as evaluations
 from kfp_jax.html.charts import draw_charts
 from kfp_jax.html.evaluation import Evaluation, read_evaluation
 from kfp_jax.html.history import History, read_history
+from kfp_jax.html.pages import Fact, Phase, Table, as_table, environment, mapping
 from kfp_jax.html.text import (
     as_count,
     as_float,
     as_share,
     clip,
     duration,
-    escaped_bytes,
     moment,
     number,
     percent,
@@ -25,9 +21,6 @@ from kfp_jax.html.text import (
 
 MAX_BYTES = 300_000
 """No page is larger; each part of it has its share."""
-_MOST_ROWS = 60
-_TABLE_BYTES = 8_000
-_ROW_BYTES = 60
 _LINES = 60
 _LINE_BYTES = 400
 
@@ -41,41 +34,12 @@ _STAGES = ("queued", "starting", "training")
 
 
 @dataclass(frozen=True)
-class Fact:
-    """One figure of the headline."""
-
-    name: str
-    value: str
-    detail: str = ""
-
-
-@dataclass(frozen=True)
-class Phase:
-    """How the job stands, and the tone (good, bad, warn, calm) to say it in."""
-
-    word: str
-    tone: str
-    diagnosis: str
-    """One sentence when the job did not succeed, else empty."""
-    reason: str
-
-
-@dataclass(frozen=True)
 class Stage:
     """A stretch of the job's time."""
 
     name: str
     text: str
     share: float
-
-
-@dataclass(frozen=True)
-class Table:
-    """Rows of a name and a value."""
-
-    title: str
-    rows: tuple[tuple[str, str], ...]
-    left_out: int = 0
 
 
 @dataclass(frozen=True)
@@ -103,7 +67,7 @@ def render_report(
     scored = read_evaluation(evaluation) if evaluation is not None else None
     phase = _phase(result)
     return (
-        _environment()
+        environment()
         .get_template("report.html.j2")
         .render(
             job=_job(result),
@@ -135,7 +99,7 @@ def render_evaluation(evaluation: Mapping[str, Any], result: Mapping[str, Any]) 
         Fact("Loss", number(scored.loss)) if scored.loss is not None else None,
     ]
     return (
-        _environment()
+        environment()
         .get_template("evaluation.html.j2")
         .render(
             job=_job(result),
@@ -147,29 +111,13 @@ def render_evaluation(evaluation: Mapping[str, Any], result: Mapping[str, Any]) 
                 table
                 for table in (
                     _source(result, scored),
-                    _table("Parameters", result.get("parameters")),
-                    _table("Versions", result.get("versions")),
+                    as_table("Parameters", result.get("parameters")),
+                    as_table("Versions", result.get("versions")),
                 )
                 if table.rows
             ],
         )
     )
-
-
-@cache
-def _environment() -> Environment:
-    environment = Environment(
-        loader=PackageLoader("kfp_jax.html"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters.update(number=number, percent=percent)
-    environment.globals.update(
-        most_class_rows=evaluations.MOST_CLASS_ROWS, sorted_from=evaluations.SORTED_FROM
-    )
-    return environment
 
 
 def _job(result: Mapping[str, Any]) -> str:
@@ -186,16 +134,12 @@ def _phase(result: Mapping[str, Any]) -> Phase:
     )
 
 
-def _mapping(value: object) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}
-
-
 def _headline(result: Mapping[str, Any], scored: Evaluation | None) -> Fact | None:
     """Returns the figure that matters most: accuracy, else loss, else the first metric."""
     if scored is not None and scored.accuracy is not None:
         where = f" on {scored.dataset}" if scored.dataset else ""
         return Fact(f"accuracy{where}", percent(scored.accuracy), _mistakes(scored))
-    metrics = _mapping(result.get("metrics"))
+    metrics = mapping(result.get("metrics"))
     names = [name for name in ("accuracy", "test_accuracy", "loss") if name in metrics]
     name = next(iter([*names, *metrics]), None)
     if name is None:
@@ -217,10 +161,10 @@ def _facts(result: Mapping[str, Any], scored: Evaluation | None) -> list[Fact]:
     processes = result.get("num_processes")
     if processes is not None:
         facts.append(Fact("Processes", number(processes)))
-    total = _mapping(result.get("seconds")).get("total")
+    total = mapping(result.get("seconds")).get("total")
     if total is not None:
         facts.append(Fact("Total time", duration(total)))
-    loss = _mapping(result.get("metrics")).get("loss")
+    loss = mapping(result.get("metrics")).get("loss")
     if scored is not None and scored.loss is not None:
         facts.append(Fact("Loss", number(scored.loss)))
     elif loss is not None:
@@ -233,7 +177,7 @@ def _facts(result: Mapping[str, Any], scored: Evaluation | None) -> list[Fact]:
 
 def _stages(result: Mapping[str, Any]) -> list[Stage]:
     """Returns the parts of the total time in order; empty when it is not known."""
-    seconds = _mapping(result.get("seconds"))
+    seconds = mapping(result.get("seconds"))
     total = as_float(seconds.get("total"))
     if total is None or not 0 < total < 1e12:
         return []
@@ -246,11 +190,11 @@ def _stages(result: Mapping[str, Any]) -> list[Stage]:
 
 def _tables(result: Mapping[str, Any], past: History, scored: Evaluation | None) -> list[Table]:
     tables = [
-        _table("Parameters", result.get("parameters")),
-        _table("Final metrics", result.get("metrics"), number),
+        as_table("Parameters", result.get("parameters")),
+        as_table("Final metrics", result.get("metrics"), number),
         _source(result, scored),
         _about(result, past),
-        _table("Versions", result.get("versions")),
+        as_table("Versions", result.get("versions")),
     ]
     return [table for table in tables if table.rows]
 
@@ -268,7 +212,7 @@ def _source(result: Mapping[str, Any], scored: Evaluation | None) -> Table:
         rows |= {words.get(name, name): value for name, value in scored.source}
     if result.get("dataset_uri"):
         rows["Dataset URI"] = result["dataset_uri"]
-    return _table("Data", rows, _readable)
+    return as_table("Data", rows, _readable)
 
 
 def _about(result: Mapping[str, Any], past: History) -> Table:
@@ -281,25 +225,11 @@ def _about(result: Mapping[str, Any], past: History) -> Table:
         "Last report": moment(past.ended),
         "Model": result.get("model_uri"),
     }
-    return _table("Job", {k: v for k, v in rows.items() if v not in (None, "")}, _readable)
+    return as_table("Job", {k: v for k, v in rows.items() if v not in (None, "")}, _readable)
 
 
 def _readable(value: object) -> str:
     return value if isinstance(value, str) else number(value)
-
-
-def _table(title: str, values: object, form: Any = None) -> Table:
-    """Returns a mapping as a table of bounded size."""
-    mapping = _mapping(values)
-    rows: list[tuple[str, str]] = []
-    room = _TABLE_BYTES
-    for name, value in mapping.items():
-        row = (clip(name, 100), clip(value if form is None else form(value), 400))
-        room -= sum(escaped_bytes(text) for text in row) + _ROW_BYTES
-        if room < 0 or len(rows) == _MOST_ROWS:
-            break
-        rows.append(row)
-    return Table(title, tuple(rows), len(mapping) - len(rows))
 
 
 def _failure(result: Mapping[str, Any]) -> Failure | None:
