@@ -3,8 +3,7 @@
 import math
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
-from enum import StrEnum
+from dataclasses import replace
 from queue import Empty, SimpleQueue
 from typing import Any, Protocol
 
@@ -15,37 +14,13 @@ from kfp_jax.errors import JobCancelled, KfpJaxError, SpecError
 from kfp_jax.launch import run_job
 from kfp_jax.reports import Kind, Report
 from kfp_jax.status import BAD_INPUT, JobStatus, Outcome, Phase
+from kfp_jax.sweep.end import End, SweepEnd
 from kfp_jax.sweep.pruning import should_prune
 from kfp_jax.sweep.spec import SweepSpec
 from kfp_jax.sweep.suggestions import suggest
 from kfp_jax.sweep.trial import Trial, TrialState, extended
 
 _LOOK_SECONDS = 0.2
-
-
-class End(StrEnum):
-    """Why a sweep ended."""
-
-    DONE = "done"  # as many trials as were asked for
-    EXHAUSTED = "exhausted"  # the search space has no other point
-    TIME_BUDGET = "time-budget"
-    FAILED_BUDGET = "failed-budget"  # more trials failed than may
-    CANCELLED = "cancelled"
-
-
-@dataclass(frozen=True)
-class SweepEnd:
-    """How a sweep ended.
-
-    Attributes:
-        trials: All that were started, by number.
-        why: Why no more were.
-        seconds: From the first start of the sweep to its end, pauses between starts left out.
-    """
-
-    trials: tuple[Trial, ...]
-    why: End
-    seconds: float
 
 
 class SweepSink(Protocol):

@@ -20,6 +20,7 @@ from kfp_jax.cli.pipeline import pipeline
 from kfp_jax.cli.render import render
 from kfp_jax.cli.run import run
 from kfp_jax.cli.status import status
+from kfp_jax.cli.sweep import sweep
 from kfp_jax.cli.validate import validate
 from kfp_jax.errors import KfpJaxError, OutputError
 
@@ -36,6 +37,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command("run")(run)
+app.command("sweep")(sweep)
 app.command("pipeline")(pipeline)
 app.command("validate")(validate)
 app.command("render")(render)

@@ -129,7 +129,7 @@ def pods_of_options(
     Raises:
         SpecError: An option is wrong.
     """
-    base = Pods.from_json(_read_json(pods, "--pods")) if pods else Pods()
+    base = Pods.from_json(read_json(pods, "--pods")) if pods else Pods()
     resources = replace(
         base.resources,
         cpu=cpu or base.resources.cpu,
@@ -261,7 +261,7 @@ def _claim(text: str) -> Volume:
     )
 
 
-def _read_json(text: str, option: str) -> dict[str, Any]:
+def read_json(text: str, option: str) -> dict[str, Any]:
     """Returns the JSON object that is the text, or is in the file that it names.
 
     Raises:

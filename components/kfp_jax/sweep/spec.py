@@ -17,6 +17,11 @@ MAX_TRIALS = 100_000
 MAX_PARALLEL = 1000
 
 
+def default_max_failed(study: Study) -> int:
+    """Returns how many trials may fail where nobody says: half of those that are asked for."""
+    return max(1, (study.max_trials or study.space.points() or 0) // 2)
+
+
 @dataclass(frozen=True, kw_only=True)
 class SweepSpec:
     """One sweep.
