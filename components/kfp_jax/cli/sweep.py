@@ -18,9 +18,9 @@ from kfp_jax.spec import TrainSpec
 from kfp_jax.sweep.end import error_of
 from kfp_jax.sweep.space import Space
 from kfp_jax.sweep.spec import SweepSpec, default_max_failed
-from kfp_jax.sweep.study import Direction, Pruner, Sampler, Study
+from kfp_jax.sweep.study import Pruner, Sampler, Study
 from kfp_jax.sweep.summary import SweepSummary
-from kfp_jax.sweep.trial import TrialState
+from kfp_jax.sweep.trial import Direction, TrialState
 from kfp_jax.sweep_folder import (
     LEADERBOARD,
     SUMMARY,
@@ -121,9 +121,7 @@ def sweep(
         cancel_on_signals() as cancellation,
         sweep_screen(spec) as screen,
     ):
-        end = run_sweep(
-            spec, where, FolderJournal(folder), sink=screen, cancellation=cancellation
-        )
+        end = run_sweep(spec, where, FolderJournal(folder), sink=screen, cancellation=cancellation)
         summary = write_results(folder, spec, end)
     error = error_of(spec, end)
     if as_json:
@@ -151,7 +149,9 @@ def _rows(summary: SweepSummary, folder: Path) -> dict[str, str]:
     rows = {"trials": ", ".join(counts) or "none"}
     if summary.best is not None:
         best = summary.best
-        rows[f"best {summary.objective}"] = f"{shown(summary.objective, best.score or 0.0)} (trial {best.number})"
+        rows[f"best {summary.objective}"] = (
+            f"{shown(summary.objective, best.score or 0.0)} (trial {best.number})"
+        )
         rows |= {name: str(value) for name, value in best.parameters.items()}
         if best.model_uri:
             rows["model"] = best.model_uri

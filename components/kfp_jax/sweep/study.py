@@ -79,6 +79,10 @@ class Study:
                 "give max_trials."
             )
 
+    def to_json(self) -> dict[str, Any]:
+        """Returns the study as a JSON object."""
+        return {**vars(self), "space": self.space.to_json()}
+
     def _set(self, name: str, value: Any) -> None:
         object.__setattr__(self, name, value)
 

@@ -8,7 +8,6 @@ from typing import Any, Self
 from kfp_jax.checks import known_keys
 from kfp_jax.errors import SpecError
 
-
 MAX_POINTS = 200
 
 
