@@ -74,6 +74,8 @@ class TrainSpec:
         num_nodes: How many nodes; locally, how many processes.
         output_uri: Folder that receives all results.
         dataset_uri: Folder of a prepared dataset, or "".
+        shared_uri: Folder that several jobs share, such as the trials of a sweep, or "": what a
+            program prepares for itself is prepared there once.
         checkpoint_uri: Folder of the checkpoints; by default `checkpoints` in `output_uri`.
         env: More variables for every process.
         max_restarts: How often the whole set is started again after a failure.
@@ -92,6 +94,7 @@ class TrainSpec:
     parameters: Mapping[str, Any] = field(default_factory=dict)
     num_nodes: int = 1
     dataset_uri: str = ""
+    shared_uri: str = ""
     checkpoint_uri: str = ""
     env: Mapping[str, str] = field(default_factory=dict)
     max_restarts: int = 0

@@ -25,6 +25,7 @@ class Node:
     output_dir: Path
     checkpoint_uri: str
     dataset_dir: Path | None
+    shared_dir: Path
 
     @property
     def distributed(self) -> bool:
@@ -59,6 +60,7 @@ def from_environment(environ: Mapping[str, str]) -> Node:
         checkpoint_uri=_absolute(environ.get("KFP_JAX_CHECKPOINT_URI", ""))
         or str(output_dir / "checkpoints"),
         dataset_dir=_directory(environ, "KFP_JAX_DATASET_URI"),
+        shared_dir=_directory(environ, "KFP_JAX_SHARED_URI") or output_dir,
     )
 
 

@@ -119,6 +119,11 @@ class Run:
         return self._node.dataset_dir
 
     @property
+    def shared_dir(self) -> Path:
+        """What a program prepares for itself goes here; the trials of a sweep share it."""
+        return self._node.shared_dir
+
+    @property
     def stop_requested(self) -> bool:
         """Whether to save and raise `Stopped` now.
 

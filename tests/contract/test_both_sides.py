@@ -155,6 +155,7 @@ def test_a_node_understands_the_environment_of_the_local_backend(tmp_path: Path)
         program="m",
         output_uri=str(tmp_path / "out"),
         dataset_uri=str(tmp_path),
+        shared_uri=str(tmp_path / "all"),
         parameters={"a": [1, "b"]},
         num_nodes=2,
     )
@@ -171,5 +172,6 @@ def test_a_node_understands_the_environment_of_the_local_backend(tmp_path: Path)
         output_dir=tmp_path / "out",
         checkpoint_uri=str(tmp_path / "out" / "checkpoints"),
         dataset_dir=tmp_path,
+        shared_dir=tmp_path / "all",
     )
     assert rendered[1]["argv"][1:3] == ["-m", bootstrap.__name__]

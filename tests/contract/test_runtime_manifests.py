@@ -107,6 +107,7 @@ def test_a_node_understands_its_environment() -> None:
         output_dir=Path("/results/mnist"),
         checkpoint_uri="/results/mnist/checkpoints",
         dataset_dir=Path("/data"),
+        shared_dir=Path("/results/mnist"),
     )
     assert jobset_node(spec)["command"][1:3] == ["-m", bootstrap.__name__]
 

@@ -21,6 +21,7 @@ def node_env(spec: TrainSpec, job: str, process: int, port: int, attempt: int) -
     """Returns what the backend sets for one process, over the inherited environment."""
     address = f"{LOOPBACK}:{port}"
     dataset = spec.dataset_uri and str(storage.local_path(spec.dataset_uri, "dataset_uri"))
+    shared = spec.shared_uri and str(storage.local_path(spec.shared_uri, "shared_uri"))
     return {
         **spec.env,
         "JAX_COORDINATOR_ADDRESS": address,
@@ -37,6 +38,7 @@ def node_env(spec: TrainSpec, job: str, process: int, port: int, attempt: int) -
         "KFP_JAX_OUTPUT_URI": str(storage.local_path(spec.output_uri, "output_uri")),
         "KFP_JAX_CHECKPOINT_URI": str(storage.local_path(spec.checkpoints, "checkpoint_uri")),
         "KFP_JAX_DATASET_URI": dataset,
+        **({"KFP_JAX_SHARED_URI": shared} if shared else {}),
         "KFP_JAX_JOB": job,
         "KFP_JAX_ATTEMPT": str(attempt),
     }

@@ -53,6 +53,7 @@ def shared_env(spec: TrainSpec, identity: Identity) -> list[dict[str, Any]]:
         "KFP_JAX_OUTPUT_URI": spec.output_uri,
         "KFP_JAX_CHECKPOINT_URI": spec.checkpoints,
         "KFP_JAX_DATASET_URI": spec.dataset_uri,
+        **({"KFP_JAX_SHARED_URI": spec.shared_uri} if spec.shared_uri else {}),
         "KFP_JAX_JOB": identity.name,
         "KFP_JAX_ATTEMPT": str(identity.attempt),
     }

@@ -178,6 +178,7 @@ def check_folders(spec: TrainSpec, mount_paths: Iterable[str]) -> None:
     folders = {
         "output_uri": spec.output_uri,
         "checkpoint_uri": spec.checkpoints,
+        "shared_uri": spec.shared_uri,
         "dataset_uri": spec.dataset_uri,
     }
     roots = [f"{path.rstrip('/')}/" for path in mount_paths]

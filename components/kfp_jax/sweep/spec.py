@@ -68,6 +68,7 @@ class SweepSpec:
             parameters={**self.job.parameters, **parameters},
             output_uri=f"{self.job.output_uri.rstrip('/')}/trials/{number:04d}",
             checkpoint_uri="",
+            shared_uri=self.job.output_uri,
         )
 
     def identity(self) -> str:
@@ -76,6 +77,6 @@ class SweepSpec:
         How much is tried, and how much at once, may change from one start to the next.
         """
         study = {**self.study.to_json(), "max_trials": None}
-        job = {**self.job.to_json(), "output_uri": "", "limits": None, "pods": None}
+        job = {**self.job.to_json(), "output_uri": "", "shared_uri": "", "limits": None, "pods": None}
         text = json.dumps([job, study], sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -29,14 +29,14 @@ class OpenDataset:
 def open_dataset(run: Run, name: DatasetChoice) -> OpenDataset:
     """Returns the dataset of that name ("auto": the one that is there).
 
-    A job without a dataset prepares one in its output directory, once for all its processes.
+    A job without a dataset prepares one in its shared directory, once for all its processes.
 
     Raises:
         BadInput: the job's dataset folder does not hold it.
     """
     if run.dataset_dir is None:
         dataset = catalogue.MNIST if name == AUTO else catalogue.dataset(name)
-        folder = run.output_dir / DATASET_DIR
+        folder = run.shared_dir / DATASET_DIR
         source = prepare(Request(dataset), folder, this_world(dataset))
         return OpenDataset(folder, dataset, source)
     dataset = _dataset(run.dataset_dir, name)
