@@ -46,6 +46,7 @@ class ProcessGroup:
         env: Mapping[str, str],
         output: Path,
         cores: frozenset[int] | None = None,
+        pass_fds: Sequence[int] = (),
     ) -> subprocess.Popen[bytes]:
         """Starts a member whose stdout and stderr are appended to `output`.
 
@@ -55,12 +56,13 @@ class ProcessGroup:
             output: The file; the process writes to it directly, so that a slow or dead launcher
                 never blocks training, and one write is one piece of the file.
             cores: The cores it may use, or None for all.
+            pass_fds: Open files that it inherits besides, under the same numbers.
 
         Raises:
             SpecError: The program cannot be started.
             OutputError: The file cannot be written.
         """
-        with _append(output) as log:
+        with append(output) as log:
             try:
                 member = subprocess.Popen(
                     argv,
@@ -69,6 +71,7 @@ class ProcessGroup:
                     stdout=log,
                     stderr=subprocess.STDOUT,
                     process_group=self._guard.pid,
+                    pass_fds=pass_fds,
                 )
             except OSError as error:
                 raise SpecError(
@@ -100,7 +103,12 @@ class ProcessGroup:
             self._guard.stdin.close()
 
 
-def _append(path: Path) -> BinaryIO:
+def append(path: Path) -> BinaryIO:
+    """Opens a file to write at its end; makes it where there is none.
+
+    Raises:
+        OutputError: It cannot be written.
+    """
     try:
         return path.open("ab")
     except OSError as error:

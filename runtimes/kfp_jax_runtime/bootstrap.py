@@ -16,7 +16,7 @@ from kfp_jax_runtime import compile_cache, exits, model_folder, node, program
 from kfp_jax_runtime.errors import BadInput, Stopped
 from kfp_jax_runtime.report import Reporter, installed_versions, termination_log
 from kfp_jax_runtime.run import Run
-from kfp_jax_runtime.signals import StopOnSigterm
+from kfp_jax_runtime.signals import SigtermListener, StopOnSigterm
 
 _OWN_FRAMES = frozenset(
     {
@@ -31,13 +31,36 @@ _OWN_FRAMES = frozenset(
 
 def main() -> None:
     """Runs the program named on the command line, and ends the process as the contract says."""
-    reporter = _reporter(os.environ)
+    code = run_to_its_end(sys.argv[1:], os.environ, SigtermListener())
+    if code:
+        exits.leave_at_once(code)
+
+
+def run_to_its_end(
+    arguments: Sequence[str], environ: MutableMapping[str, str], listener: SigtermListener
+) -> int:
+    """Runs a program as the node that `environ` describes and returns the exit code it has earned.
+
+    All that the program raises is reported and costs no more than its job: whoever runs several
+    in one process can go on.
+
+    Args:
+        arguments: the program, as `module` or `module:function`.
+        environ: of the node; this process's own.
+        listener: of this process.
+    """
+    reporter = _reporter(environ)
     sigterm = StopOnSigterm(leave=lambda: _stop_at_once(reporter))
-    sigterm.install()
+    listener.tell(sigterm)
     try:
-        _bootstrap(sys.argv[1:], os.environ, reporter, sigterm)
+        _bootstrap(arguments, environ, reporter, sigterm)
     except BaseException as error:  # noqa: BLE001 - the very top: every end gets its report and code
-        _fail(error, reporter)
+        end = exits.ending(error, hide=_OWN_FRAMES)
+        # The code matters more than what else could be said.
+        with contextlib.suppress(Exception):
+            _say(end, reporter)
+        return end.code
+    return 0
 
 
 def _bootstrap(
@@ -94,20 +117,16 @@ def _make_output(here: node.Node) -> None:
         ) from error
 
 
-def _fail(error: BaseException, reporter: Reporter) -> None:
-    end = exits.ending(error, hide=_OWN_FRAMES)
-    try:
-        # Whoever read our output may be gone, which must not keep the rest from being said.
-        with contextlib.suppress(OSError):
-            sys.stderr.write(end.traceback or f"kfp-jax: {end.message}\n")
-        with contextlib.suppress(OSError):
-            reporter.error(end.reason, end.message, end.traceback, end.step)
-        if end.together and "jax" in sys.modules:
-            from kfp_jax_runtime import distributed
+def _say(end: exits.Ending, reporter: Reporter) -> None:
+    # Whoever read our output may be gone, which must not keep the rest from being said.
+    with contextlib.suppress(OSError, ValueError):
+        sys.stderr.write(end.traceback or f"kfp-jax: {end.message}\n")
+    with contextlib.suppress(OSError):
+        reporter.error(end.reason, end.message, end.traceback, end.step)
+    if end.together and "jax" in sys.modules:
+        from kfp_jax_runtime import distributed
 
-            distributed.leave_together()
-    finally:
-        exits.leave_at_once(end.code)
+        distributed.leave_together()
 
 
 def _stop_at_once(reporter: Reporter) -> None:

@@ -1,36 +1,29 @@
 """Jobs as real processes on this machine, with the same environment that a cluster gives them."""
 
-import math
+import functools
 import os
-import re
 import shutil
-import socket
 import sys
 import tempfile
-import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 from kfp_jax import storage
 from kfp_jax.backends.base import JobRef, LogLine, never
-from kfp_jax.backends.local_process import LOOPBACK, argv, cores_of, defaults, node_env
+from kfp_jax.backends.local_job import Attempt, LocalJob, LogFile, ProcessesAttempt
+from kfp_jax.backends.local_process import argv, cores_of, node_env
 from kfp_jax.clock import Clock, SystemClock
-from kfp_jax.errors import Conflict, JobCancelled, NotFound, OutputError, SpecError
+from kfp_jax.errors import Conflict, JobCancelled, NotFound, SpecError
 from kfp_jax.lines import Tail
 from kfp_jax.pods import Pods
-from kfp_jax.processes import ProcessGroup, suspended
-from kfp_jax.spec import RESERVED_ENV, TrainSpec, parameters_json
+from kfp_jax.processes import ProcessGroup
+from kfp_jax.spec import TrainSpec, parameters_json
 from kfp_jax.status import (
     EXIT_BAD_INPUT,
-    Action,
     JobStatus,
-    Phase,
-    ProcessStatus,
-    next_action,
-    reduce_processes,
 )
 
 GRACE_SECONDS = 10.0  # to save and leave after SIGTERM
@@ -56,7 +49,7 @@ class LocalBackend:
         self._environ = dict(os.environ if environ is None else environ)
         self._clock = clock or SystemClock()
         self._grace = grace
-        self._jobs: dict[str, _LocalJob] = {}
+        self._jobs: dict[str, LocalJob] = {}
 
     def validate(self, spec: TrainSpec, cancelled: Callable[[], bool] = never) -> list[str]:
         """Refuses what cannot work here, and names what will be different from a cluster."""
@@ -111,14 +104,18 @@ class LocalBackend:
                     f"Job {ref.name} runs with another spec; cancel it or use another output."
                 )
             return ref
-        self._jobs[ref.name] = _LocalJob(spec, ref.name, self._environ, self._clock, self._grace)
+        start = functools.partial(self._attempt, spec, ref.name)
+        self._jobs[ref.name] = LocalJob(spec, ref.name, start, self._clock, self._grace)
         return ref
+
+    def _attempt(self, spec: TrainSpec, job: str, files: Sequence[LogFile]) -> Attempt:
+        return ProcessesAttempt(spec, job, self._environ, files)
 
     def watch(self, ref: JobRef) -> Iterator[JobStatus]:
         """Yields the status now, at each change and four times a second."""
         return self._watch(self._job(ref))
 
-    def _watch(self, job: "_LocalJob") -> Iterator[JobStatus]:
+    def _watch(self, job: LocalJob) -> Iterator[JobStatus]:
         last: JobStatus | None = None
         beat = self._clock.now()
         while True:
@@ -135,14 +132,14 @@ class LocalBackend:
         """Yields the lines of all attempts, each attempt after the one before."""
         return self._logs(self._job(ref))
 
-    def _logs(self, job: "_LocalJob") -> Iterator[LogLine]:
+    def _logs(self, job: LocalJob) -> Iterator[LogLine]:
         attempt = 0
         while files := job.log_files(attempt):
             yield from self._attempt_logs(job, attempt, files)
             attempt += 1
 
     def _attempt_logs(
-        self, job: "_LocalJob", attempt: int, files: Sequence["LogFile"]
+        self, job: LocalJob, attempt: int, files: Sequence[LogFile]
     ) -> Iterator[LogLine]:
         with ExitStack() as open_files:
             tails = [(file, open_files.enter_context(Tail(file.path))) for file in files]
@@ -182,212 +179,63 @@ class LocalBackend:
     def find(self, labels: Mapping[str, str]) -> list[JobRef]:
         """Returns the jobs of this launcher; those of another end with their own launcher."""
         wanted = labels.get("job")
-        return [JobRef(self.name, name) for name in self._jobs if wanted in (None, name)]
+        return [JobRef(self.name, name) for name in list(self._jobs) if wanted in (None, name)]
 
-    def _job(self, ref: JobRef) -> "_LocalJob":
-        if ref.name not in self._jobs:
+    def _job(self, ref: JobRef) -> LocalJob:
+        job = self._jobs.get(ref.name)
+        if job is None:
             raise NotFound(
                 f"Job {ref.name} is not one of this launcher; it has ended or never was."
             )
-        return self._jobs[ref.name]
+        return job
 
     def _path(self, spec: TrainSpec) -> str | None:
         return {**self._environ, **spec.env}.get("PATH")
 
     def _check_program(self, spec: TrainSpec, cancelled: Callable[[], bool]) -> None:
-        """Has the interpreter that will train look at the program and its parameters."""
+        """Has the interpreter that will train look at the program and its parameters.
+
+        Raises:
+            SpecError: They are wrong.
+            JobCancelled: `cancelled` said so.
+        """
         environ = {**self._environ, **spec.env}
         environ["KFP_JAX_PARAMETERS"] = parameters_json(spec.parameters)
         command = [sys.executable, "-m", "kfp_jax_runtime.check", spec.program]
-        began = self._clock.now()
         with tempfile.TemporaryDirectory() as folder, ProcessGroup() as group:
             said = Path(folder, "said")
             check = group.start(command, env=environ, output=said)
-            while check.poll() is None:
-                if cancelled():
-                    raise JobCancelled("The job was cancelled before it was started.")
-                if 0 < spec.limits.start <= self._clock.now() - began:
-                    raise SpecError(
-                        f"Program {spec.program} was not loaded within {spec.limits.start:g} s;"
-                        " move what takes so long from its import into its function."
-                    )
-                self._clock.sleep(_POLL_SECONDS)
+            self._await(lambda: check.poll() is not None, spec, cancelled)
             lines = said.read_text(encoding="utf-8", errors="replace").strip().splitlines()
         if check.returncode == 0:
             return
         last = lines[-1] if lines else f"exit code {check.returncode}"
         if check.returncode == EXIT_BAD_INPUT:
-            raise SpecError(f"{last[:1].upper()}{last[1:]}.")
+            raise refusal(last)
         raise SpecError(
             f"Program {spec.program} cannot be loaded: {last}; run"
             f" `python -c 'import {spec.program.partition(':')[0]}'` to see why."
         )
 
-
-@dataclass(frozen=True)
-class LogFile:
-    """Where one process of one attempt writes."""
-
-    attempt: int
-    process: int
-    path: Path
-
-
-class _LocalJob:
-    """One job: its current attempt's processes and what becomes of them."""
-
-    def __init__(
-        self, spec: TrainSpec, name: str, environ: Mapping[str, str], clock: Clock, grace: float
+    def _await(
+        self, done: Callable[[], bool], spec: TrainSpec, cancelled: Callable[[], bool]
     ) -> None:
-        self.spec = spec
-        self.name = name
-        self.ended = threading.Event()
-        self._environ = environ
-        self._clock = clock
-        self._grace = grace
-        self._lock = threading.RLock()
-        self._logs = storage.local_path(spec.output_uri, "output_uri") / "logs"
-        self._log_files: list[list[LogFile]] = []
-        self._first_attempt = _next_attempt(self._logs)
-        self._restarts = 0
-        self._cancelled_at: float | None = None
-        self._attempt = self._start()
-        self.status = JobStatus(Phase.STARTING)
-        self.advance()
-
-    def advance(self) -> JobStatus:
-        """Looks at the processes, does what is due, and returns the status."""
-        with self._lock:
-            if self.ended.is_set():
-                return self.status
-            processes = self._attempt.poll(self._clock.now())
-            action = next_action(
-                processes,
-                restarts_left=self.spec.max_restarts - self._restarts,
-                cancelled_for=self._since(self._cancelled_at),
-                failed_for=self._since(self._attempt.failed_at),
-                grace=self._grace,
-            )
-            self.status = reduce_processes(
-                processes,
-                restarts=self._restarts,
-                cancelled=self._cancelled_at is not None,
-                action=action,
-            )
-            match action:
-                case Action.KILL:
-                    self._attempt.close()
-                case Action.RESTART:
-                    self._attempt.close()
-                    self._restarts += 1
-                    self._attempt = self._start()
-                case Action.FINISH:
-                    self.close()
-            return self.status
-
-    def log_files(self, attempt: int) -> Sequence[LogFile]:
-        """Returns the log files of an attempt of this launch, from 0, or () where it has none."""
-        with self._lock:
-            return self._log_files[attempt] if attempt < len(self._log_files) else ()
-
-    def is_over(self, attempt: int) -> bool:
-        """Returns whether nothing of an attempt runs any more."""
-        with self._lock:
-            self.advance()
-            return self.ended.is_set() or self._restarts > attempt
-
-    def cancel(self) -> None:
-        """Asks the processes to stop; the second time, kills them."""
-        with self._lock:
-            if self.ended.is_set():
-                return
-            if self._cancelled_at is not None:
-                self._attempt.close()
-                return
-            self._cancelled_at = self._clock.now()
-            self._attempt.group.terminate()
-
-    def close(self) -> None:
-        """Kills what is left; a job that was not finished is lost."""
-        with self._lock:
-            self._attempt.close()
-            if not self.status.phase.finished:
-                self.status = replace(self.status, phase=Phase.LOST)
-            self.ended.set()
-
-    def _since(self, moment: float | None) -> float | None:
-        return None if moment is None else self._clock.now() - moment
-
-    def _start(self) -> "_Attempt":
-        number = self._first_attempt + self._restarts
-        files = [
-            LogFile(number, process, self._logs / f"attempt-{number}" / f"process-{process}.log")
-            for process in range(self.spec.num_nodes)
-        ]
-        attempt = _Attempt(self.spec, self.name, self._environ, files)
-        self._log_files.append(files)
-        return attempt
-
-
-class _Attempt:
-    """One start of all processes, with a port of its own."""
-
-    def __init__(
-        self, spec: TrainSpec, job: str, environ: Mapping[str, str], files: list[LogFile]
-    ) -> None:
-        self.failed_at: float | None = None
-        self._failed: dict[int, float] = {}
-        self._closed = False
-        self._suspended: frozenset[int] = frozenset()
-        self._looked = -math.inf
-        _make(files[0].path.parent)
-        self._port = _hold_port()
-        self.group = ProcessGroup()
-        base = {key: value for key, value in environ.items() if key not in RESERVED_ENV}
-        try:
-            self._members = [
-                self.group.start(
-                    argv(spec),
-                    env=base
-                    | defaults(base, spec.num_nodes)
-                    | node_env(spec, job, file.process, self._port.getsockname()[1], file.attempt),
-                    output=file.path,
-                    cores=cores_of(file.process, spec.num_nodes),
+        """Waits until somebody has looked at the program."""
+        began = self._clock.now()
+        while not done():
+            if cancelled():
+                raise JobCancelled("The job was cancelled before it was started.")
+            if 0 < spec.limits.start <= self._clock.now() - began:
+                raise SpecError(
+                    f"Program {spec.program} was not loaded within {spec.limits.start:g} s;"
+                    " move what takes so long from its import into its function."
                 )
-                for file in files
-            ]
-        except BaseException:
-            self.close()
-            raise
+            self._clock.sleep(_POLL_SECONDS)
 
-    def poll(self, now: float) -> list[ProcessStatus]:
-        """Returns how each process is; the moment of a failure is when it is first seen here."""
-        if not self._closed:  # what ends after that was ended by us
-            for process, member in enumerate(self._members):
-                if member.poll() not in (None, 0):
-                    self._failed.setdefault(process, now)
-            self.failed_at = min(self._failed.values(), default=None)
-        if now - self._looked >= _HEARTBEAT_SECONDS:  # a file read for each process
-            self._looked = now
-            self._suspended = frozenset(
-                process for process, member in enumerate(self._members) if suspended(member.pid)
-            )
-        return [
-            ProcessStatus(
-                process=process,
-                alive=member.returncode is None,
-                exit_code=member.returncode,
-                failed_at=self._failed.get(process),
-                suspended=member.returncode is None and process in self._suspended,
-            )
-            for process, member in enumerate(self._members)
-        ]
 
-    def close(self) -> None:
-        """Kills what is left and gives the port back."""
-        self._closed = True
-        self.group.close()
-        self._port.close()
+def refusal(sentence: str) -> SpecError:
+    """Returns the error of a program that says what is wrong with it or its parameters."""
+    return SpecError(f"{sentence[:1].upper()}{sentence[1:]}.")
 
 
 def _pods_warnings(spec: TrainSpec) -> list[str]:
@@ -399,34 +247,3 @@ def _pods_warnings(spec: TrainSpec) -> list[str]:
     if not asked:
         return []
     return [f"A job on this machine has no pods: {', '.join(asked)} will not be used."]
-
-
-def _hold_port() -> socket.socket:
-    """Returns a socket that holds a free port for the coordinator.
-
-    It is bound with SO_REUSEPORT and never listens: JAX's coordinator, which sets the same option,
-    can bind the port beside it, and nobody is given it as a free port meanwhile.
-    """
-    holder = socket.socket()
-    holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-    holder.bind((LOOPBACK, 0))
-    return holder
-
-
-def _next_attempt(logs: Path) -> int:
-    """Returns the first attempt number that no earlier run in this folder has used."""
-    used = [
-        int(match[1])
-        for entry in (logs.iterdir() if logs.is_dir() else ())
-        if (match := re.fullmatch(r"attempt-(\d+)", entry.name))
-    ]
-    return max(used, default=0) + 1
-
-
-def _make(folder: Path) -> None:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise OutputError(
-            f"{folder} cannot be made: {error.strerror}; choose another output folder."
-        ) from error
