@@ -82,7 +82,7 @@ def test_a_written_evaluation_has_all_that_the_step_asks_for(written: Watched) -
 
 
 def test_the_artifacts_of_steps_are_the_folders_that_programs_write() -> None:
-    # A step's artifact NAME is the folder NAME in its job's output: see entry._task_folder.
+    # A step's artifact NAME is the folder NAME in its job's output: see entry.task.task_folder.
     assert prepare.DATASET_DIR in prepare_data.component_spec.outputs
     assert model_folder.NAME in train.component_spec.outputs
 

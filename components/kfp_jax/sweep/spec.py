@@ -77,6 +77,12 @@ class SweepSpec:
         How much is tried, and how much at once, may change from one start to the next.
         """
         study = {**self.study.to_json(), "max_trials": None}
-        job = {**self.job.to_json(), "output_uri": "", "shared_uri": "", "limits": None, "pods": None}
+        job = {
+            **self.job.to_json(),
+            "output_uri": "",
+            "shared_uri": "",
+            "limits": None,
+            "pods": None,
+        }
         text = json.dumps([job, study], sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -1,0 +1,25 @@
+"""From KFP's parameters and artifacts to a launch, and back: what the components' bodies call.
+
+Not in `kfp_jax.components`: in a task KFP offers its artifact types only, and the component
+definitions beside this would not import.
+"""
+
+from kfp_jax.entry.cleaning import cleanup
+from kfp_jax.entry.training import (
+    EvaluateOutputs,
+    TrainOutputs,
+    evaluate,
+    prepare_data,
+    promote,
+    train,
+)
+
+__all__ = [
+    "EvaluateOutputs",
+    "TrainOutputs",
+    "cleanup",
+    "evaluate",
+    "prepare_data",
+    "promote",
+    "train",
+]
