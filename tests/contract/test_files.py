@@ -11,9 +11,10 @@ from typing import Any
 import kfp_jax
 import numpy as np
 import pytest
-from kfp_jax import entry, job_folder
+from kfp_jax import job_folder
 from kfp_jax.backends.local import LocalBackend
 from kfp_jax.components import prepare_data, train
+from kfp_jax.entry import training as entry
 from kfp_jax.errors import SpecError
 from kfp_jax.html.evaluation import read_evaluation
 from kfp_jax.spec import TrainSpec
