@@ -21,6 +21,7 @@ class SweepNews:
         self._ended = 0
         self._best: Trial | None = None
         sink.status("sweep", JobStatus(Phase.RUNNING))
+        self._progress()
 
     def trial(self, trial: Trial, phase: Phase) -> None:
         """Tells of a trial that has ended; the others only make a log long."""
@@ -30,16 +31,19 @@ class SweepNews:
         pair = [trial] if self._best is None else [self._best, trial]
         self._best = next(iter(ranked(pair, self._spec.study.direction)), None)
         self._sink.note(self._sentence(trial))
-        counted = {"done": self._ended, "total": max(self._total, self._ended), "unit": "trial"}
-        now = self._clock.wall()
-        self._sink.report(0, Report(Kind.PROGRESS, now, fields=counted))
+        self._progress()
         if self._best is not None and self._best.score is not None:
             best = {f"best {self._spec.job.objective}": self._best.score}
+            now = self._clock.wall()
             self._sink.report(0, Report(Kind.METRICS, now, self._ended, best))
 
     def note(self, text: str) -> None:
         """Hands it on."""
         self._sink.note(text)
+
+    def _progress(self) -> None:
+        counted = {"done": self._ended, "total": max(self._total, self._ended), "unit": "trial"}
+        self._sink.report(0, Report(Kind.PROGRESS, self._clock.wall(), fields=counted))
 
     def _sentence(self, trial: Trial) -> str:
         said = f"Trial {trial.number} {trial.state.value.lower()} in {trial.seconds:.1f} s"

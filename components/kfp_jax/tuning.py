@@ -1,13 +1,16 @@
 """Runs a sweep: trials as jobs of a backend, several at once. `SweepSpec` in, `SweepEnd` out."""
 
 import math
+import os
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from queue import Empty, SimpleQueue
 from typing import Any, Protocol
 
 from kfp_jax.backends.base import Backend, LogLine
+from kfp_jax.backends.warm import WarmBackend
 from kfp_jax.cancellation import Cancellation
 from kfp_jax.clock import Clock, SystemClock
 from kfp_jax.errors import JobCancelled, KfpJaxError, SpecError
@@ -21,6 +24,7 @@ from kfp_jax.sweep.suggestions import suggest
 from kfp_jax.sweep.trial import Trial, TrialState, extended
 
 _LOOK_SECONDS = 0.2
+_PARALLEL_ON_A_CLUSTER = 4
 
 
 class SweepSink(Protocol):
@@ -85,6 +89,23 @@ _PHASES = {
     TrialState.STOPPED: Phase.CANCELLED,
     TrialState.FAILED: Phase.FAILED,
 }
+
+
+def default_parallel(backend: Backend, num_nodes: int) -> int:
+    """Returns how many trials run at once where nobody says: here, one on each core."""
+    if backend.name != "local":
+        return _PARALLEL_ON_A_CLUSTER
+    return max(1, len(os.sched_getaffinity(0)) // num_nodes)
+
+
+@contextmanager
+def warmed(backend: Backend, parallel: int) -> Iterator[Backend]:
+    """Gives the backend for trials: on this machine, of warm workers that many trials share."""
+    if backend.name != "local":
+        yield backend
+        return
+    with WarmBackend(parallel) as workers:
+        yield workers
 
 
 class _Sweep:

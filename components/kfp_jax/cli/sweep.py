@@ -1,6 +1,5 @@
 """`kfp-jax sweep`: many jobs that differ in their parameters, and the best of them."""
 
-import os
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -8,7 +7,6 @@ from typing import Annotated
 
 import typer
 
-from kfp_jax.backends.base import Backend
 from kfp_jax.cancellation import cancel_on_signals
 from kfp_jax.cli import options
 from kfp_jax.cli.cluster import place
@@ -30,9 +28,7 @@ from kfp_jax.sweep_folder import (
     sweep_folder,
     write_results,
 )
-from kfp_jax.tuning import run_sweep
-
-_PARALLEL_ON_A_CLUSTER = 4
+from kfp_jax.tuning import default_parallel, run_sweep, warmed
 
 SpaceJson = Annotated[
     str,
@@ -108,10 +104,11 @@ def sweep(
         max_trials=max_trials,
     )
     where = place(backend, namespace, context)
+    parallel = parallel or default_parallel(where, job.num_nodes)
     spec = SweepSpec(
         job=job if job.objective else replace(job, objective="accuracy"),
         study=study,
-        parallel=parallel or _parallel(where, job.num_nodes),
+        parallel=parallel,
         max_failed=default_max_failed(study) if max_failed < 0 else max_failed,
         time_budget=time_budget,
         warm=read_warm(warm_start or ()),
@@ -120,8 +117,10 @@ def sweep(
         sweep_folder(spec, resume=resume) as folder,
         cancel_on_signals() as cancellation,
         sweep_screen(spec) as screen,
+        warmed(where, parallel) as workers,
     ):
-        end = run_sweep(spec, where, FolderJournal(folder), sink=screen, cancellation=cancellation)
+        journal = FolderJournal(folder)
+        end = run_sweep(spec, workers, journal, sink=screen, cancellation=cancellation)
         summary = write_results(folder, spec, end)
     error = error_of(spec, end)
     if as_json:
@@ -131,12 +130,6 @@ def sweep(
         print_summary(title, _rows(summary, folder), good=error is None)
     if error:
         raise error
-
-
-def _parallel(backend: Backend, num_nodes: int) -> int:
-    if backend.name != "local":
-        return _PARALLEL_ON_A_CLUSTER
-    return max(1, len(os.sched_getaffinity(0)) // num_nodes)
 
 
 def _rows(summary: SweepSummary, folder: Path) -> dict[str, str]:
