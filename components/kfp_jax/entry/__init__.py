@@ -5,6 +5,7 @@ definitions beside this would not import.
 """
 
 from kfp_jax.entry.cleaning import cleanup
+from kfp_jax.entry.sweeping import SweepOutputs, sweep
 from kfp_jax.entry.training import (
     EvaluateOutputs,
     TrainOutputs,
@@ -16,10 +17,12 @@ from kfp_jax.entry.training import (
 
 __all__ = [
     "EvaluateOutputs",
+    "SweepOutputs",
     "TrainOutputs",
     "cleanup",
     "evaluate",
     "prepare_data",
     "promote",
+    "sweep",
     "train",
 ]
