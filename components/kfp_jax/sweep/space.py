@@ -85,7 +85,7 @@ class Space:
                 conditions[name] = _read_condition(name, item["when"], entries)
             entries[name] = entry
         space = cls(entries, conditions)
-        size = len(json.dumps(space.to_json()))
+        size = len(space.text)
         if size > MAX_PARAMETERS_BYTES:
             raise SpecError(
                 f"The search space is {size:,} bytes of JSON; give at most "
@@ -98,6 +98,11 @@ class Space:
         return {
             name: entry.to_json() | self._when_json(name) for name, entry in self.entries.items()
         }
+
+    @cached_property
+    def text(self) -> str:
+        """The space as JSON text: equal for equal spaces."""
+        return json.dumps(self.to_json())
 
     def _when_json(self, name: str) -> dict[str, Any]:
         if name not in self.conditions:

@@ -88,8 +88,8 @@ def _check_sampler(sampler: Sampler, space: Space) -> None:
         space.check_finite()
     if sampler is Sampler.CMAES and not numeric(space):
         raise SpecError(
-            "Sampler cmaes needs at least one entry that is a range of several numbers and always in "
-            "use; give one, or use the sampler tpe or random."
+            "Sampler cmaes needs at least one entry that is a range of several numbers and is "
+            "always in use; give one, or use the sampler tpe or random."
         )
     choices = all(not isinstance(entry, Range) for entry in space.entries.values())
     if sampler is Sampler.QUASIRANDOM and choices:
