@@ -130,8 +130,8 @@ class Range:
             return (self.index(value) + 0.5) / self.count
         if self.log:
             return _place_of_log(self.low, self.high, value)
-        halves = value / 2, self.low / 2, self.high / 2  # as the whole range may be infinite
-        return float((halves[0] - halves[1]) / (halves[2] - halves[1]))
+        # Exactly, as the range may be wider than the widest float, or narrower than the least.
+        return float((_exact(value) - self._low) / (_exact(self.high) - self._low))
 
     def index(self, value: Any) -> int:
         """Returns the index of `value`, one of the entry's, which has a `count`."""
@@ -230,7 +230,7 @@ def read_entry(name: str, data: Any) -> Range | Choice:
         SpecError: It is none of `FORMS`.
     """
     where = f"Entry {name!r:.60} of the search space"
-    if not isinstance(data, Mapping) or data.get("type") not in _KEYS:
+    if not isinstance(data, Mapping) or data.get("type") not in list(_KEYS):
         raise SpecError(f"{where} is {data!r:.120}; give one of: {FORMS}.")
     kind = data["type"]
     known_keys(f"entry {name!r:.60} of the search space", data, _KEYS[kind] | {"type", "when"})
@@ -338,4 +338,5 @@ def _between_logs(low: float, high: float, place: float) -> float:
 
 
 def _place_of_log(low: float, high: float, value: float) -> float:
-    return (math.log(value) - math.log(low)) / (math.log(high) - math.log(low))
+    span = math.log(high) - math.log(low)  # none between neighbours among the floats
+    return (math.log(value) - math.log(low)) / span if span else 0.5
