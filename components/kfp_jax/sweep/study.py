@@ -46,9 +46,9 @@ class Study:
         seed: The same seed, and the same results, give the same suggestions.
         max_trials: After so many nothing more is suggested; 0 is as many as the space has points.
         min_step: Step before which no trial is ended, as the program counts them: epochs, or steps
-            of its optimiser. ASHA and Hyperband compare trials there and at `eta` times it again
-            and again. 0 derives it from the longest complete trial, so that three such rungs lie
-            below that length; before one trial is complete, none is ended.
+            of its optimiser. ASHA and Hyperband compare trials there, and at `eta` times it again
+            and again. With 0 they derive it from the longest complete trial, so that three such
+            steps lie below that length, and end none before a trial is complete.
         eta: One of so many trials passes a rung. 3, as in the Hyperband paper.
 
     Raises:

@@ -63,7 +63,7 @@ def random_history() -> Sequence[Trial]:
 
 
 @pytest.mark.parametrize("sampler", [item for item in Sampler if item is not Sampler.GRID])
-@settings(deadline=None, max_examples=15)
+@settings(deadline=None, max_examples=5)
 @given(order=st.randoms(use_true_random=False), seed=st.integers(0, 2**32 - 1))
 def test_the_order_in_which_trials_ended_does_not_matter(
     random_history: Sequence[Trial], sampler: Sampler, order: Any, seed: int
