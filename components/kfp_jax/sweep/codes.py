@@ -23,7 +23,7 @@ from optuna.trial import FrozenTrial
 from optuna.trial import TrialState as OptunaState
 
 from kfp_jax.errors import SpecError
-from kfp_jax.sweep.entries import Choice, Range
+from kfp_jax.sweep.entries import Choice, Entry
 from kfp_jax.sweep.remembered import Remembered
 from kfp_jax.sweep.space import Space
 from kfp_jax.sweep.trial import Direction, Trial, TrialState
@@ -47,7 +47,7 @@ _STATES = {
 class Code:
     """How one entry's values are written for Optuna."""
 
-    entry: Range | Choice
+    entry: Entry
     by_index: bool
     distribution: BaseDistribution
 
@@ -72,7 +72,7 @@ def codes_of(space: Space) -> dict[str, Code]:
     return {name: _code_of(entry) for name, entry in space.entries.items()}
 
 
-def _code_of(entry: Range | Choice) -> Code:
+def _code_of(entry: Entry) -> Code:
     if isinstance(entry, Choice):
         return Code(entry, True, CategoricalDistribution(range(entry.count)))
     if entry.count is None or entry.log or entry.count > _MOST_INDICES:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any
 
 from kfp_jax.checks import known_keys
 from kfp_jax.errors import SpecError
@@ -29,43 +29,6 @@ _KEYS = {
     "logint": {"low", "high"},
     "choice": {"values"},
 }
-
-
-class Entry(Protocol):
-    """What all kinds of entries can do."""
-
-    @property
-    def count(self) -> int | None:
-        """How many values it has; None for a continuous one."""
-        ...
-
-    def value(self, index: int) -> Any:
-        """Returns the value with that index, of `count`."""
-        ...
-
-    def at(self, place: float) -> Any:
-        """Returns the value at a place from 0 to 1, evenly or by the logarithm."""
-        ...
-
-    def place(self, value: Any) -> float:
-        """Returns a place from 0 to 1 where `at` gives `value`, one of the entry's."""
-        ...
-
-    def index(self, value: Any) -> int:
-        """Returns the index of `value`, one of the entry's, which has a `count`."""
-        ...
-
-    def read(self, value: Any) -> Any:
-        """Returns `value` as the entry's own: 2.0 as 2 for whole numbers, "1e-3" as 0.001.
-
-        Raises:
-            ValueError: It is none of the entry's values; the message says what they are.
-        """
-        ...
-
-    def to_json(self) -> dict[str, Any]:
-        """Returns the entry as a person would type it, without its condition."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -142,7 +105,11 @@ class Range:
         return round((_exact(value) - self._low) / self._step)
 
     def read(self, value: Any) -> int | float:
-        """Returns `value` as the entry's own; see `Entry`."""
+        """Returns `value` as the entry's own: 2.0 as 2 for whole numbers, "1e-3" as 0.001.
+
+        Raises:
+            ValueError: It is none of the entry's values; the message says what they are.
+        """
         number = number_of(value)
         if number is None or not self.low <= number <= self.high:
             raise ValueError(self._says())
@@ -212,7 +179,12 @@ class Choice:
         return {json_key(value): index for index, value in enumerate(self.values)}
 
     def read(self, value: Any) -> Any:
-        """Returns `value` as the entry's own: KFP may have made 1.0 of 1, or the reverse."""
+        """Returns `value` as the entry's own: KFP may have made 1.0 of 1, or the reverse.
+
+        Raises:
+            ValueError: It is none of the entry's values; the message says what they are.
+            TypeError: It is no JSON.
+        """
         index = self._indices.get(json_key(value))
         if index is None:
             raise ValueError(f"one of {json.dumps(self.values):.200}")
@@ -223,7 +195,10 @@ class Choice:
         return {"type": "choice", "values": list(self.values)}
 
 
-def read_entry(name: str, data: Any) -> Range | Choice:
+Entry = Range | Choice
+
+
+def read_entry(name: str, data: Any) -> Entry:
     """Returns the entry that `data` describes; its condition, if any, is not looked at.
 
     Raises:

@@ -95,11 +95,11 @@ def from_ray(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _from_ray(name: Any, item: Any) -> dict[str, Any]:
+    if type(item).__name__ == "Categorical":
+        return choice(*item.categories)
     if isinstance(item, Mapping) and item.keys() == {"grid_search"}:
         return choice(*item["grid_search"])
-    if hasattr(item, "categories"):
-        return choice(*item.categories)
-    if hasattr(item, "lower") and hasattr(item, "upper"):
+    if type(item).__name__ in ("Float", "Integer"):
         return _from_ray_range(name, item)
     try:
         json.dumps(item, allow_nan=False)

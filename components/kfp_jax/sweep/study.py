@@ -19,7 +19,7 @@ class Sampler(StrEnum):
     """How parameters are suggested."""
 
     RANDOM = "random"
-    GRID = "grid"  # every point once, in the order of the entries
+    GRID = "grid"  # every point once, in the order of the entries' names
     QUASIRANDOM = "quasirandom"  # spread more evenly than random ones (Sobol)
     TPE = "tpe"  # towards what scored well (tree-structured Parzen estimator)
     CMAES = "cmaes"  # the same, for numbers that depend on each other

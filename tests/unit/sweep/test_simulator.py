@@ -12,6 +12,7 @@ from kfp_jax.sweep import (
     Sampler,
     Space,
     Study,
+    Trial,
     TrialState,
     choice,
     integer,
@@ -150,7 +151,7 @@ def test_an_earlier_sweep_warms_a_later_one() -> None:
         simulate(later, accuracy, parallel=2, warm=trials) for trials in ((), earlier.trials)
     )
 
-    def mean(trials: Sequence[Any]) -> float:
-        return sum(trial.score for trial in trials) / len(trials)
+    def mean(trials: Sequence[Trial]) -> float:
+        return sum(trial.score or 0.0 for trial in trials) / len(trials)
 
     assert mean(warm.trials) > mean(cold.trials) + 0.1

@@ -124,9 +124,9 @@ def test_a_bad_space_is_refused_by_the_entrys_name(entries: Any, words: list[str
 @pytest.mark.parametrize(
     ("when", "words"),
     [
-        ({"optimiser": "sgd"}, ["'b'", "'optimiser'", "before", "a"]),
-        ({"b": 1}, ["'b'", "before"]),
-        ({"c": 1}, ["'b'", "'c'", "before"]),
+        ({"optimiser": "sgd"}, ["'b'", "'optimiser'", "no entry", "a, c, x"]),
+        ({"b": 1}, ["'b'", "from b to b"]),
+        ({"c": 2}, ["'b'", "from b to c to b"]),
         ({"a": "rmsprop"}, ["'b'", "'rmsprop'", '"sgd"']),
         ({"a": ["sgd", "rmsprop"]}, ["'b'", "rmsprop"]),
         ({"a": []}, ["'b'", "[]"]),
@@ -142,7 +142,7 @@ def test_a_condition_that_cannot_hold_is_refused(when: Any, words: list[str]) ->
         "a": choice("adam", "sgd"),
         "x": uniform(0, 1),
         "b": {"type": "int", "low": 0, "high": 1, "when": when},
-        "c": choice(1),
+        "c": choice(1, 2, when={"b": 1}),
     }
     with pytest.raises(SpecError) as error:
         Space.from_json(entries)
@@ -158,11 +158,18 @@ def test_a_nested_condition_adds_points_only_where_it_holds() -> None:
     )
     assert points[:2] == [
         {"optimizer": "adam", "layers": 1},
-        {"optimizer": "adam", "layers": 2},
+        {"optimizer": "sgd", "momentum": 0.0, "layers": 1},
     ]
     assert len(points) == (1 + 3 + 3) * 2
     assert {"optimizer": "sgd", "momentum": 0.9, "nesterov": True, "layers": 1} in points
     assert {"optimizer": "sgd", "momentum": 0.0, "layers": 1} in points
+
+
+def test_the_order_of_the_entries_means_nothing_as_kfp_sorts_them() -> None:
+    arrived = json.loads(json.dumps(TYPED, sort_keys=True))
+    assert list(arrived) != list(TYPED)
+    assert Space.from_json(arrived).text == Space.from_json(TYPED).text
+    assert list(Space.from_json(TYPED).entries)[3:5] == ["optimizer", "momentum"]
 
 
 def test_a_condition_can_name_a_value_that_is_a_list() -> None:
@@ -195,8 +202,8 @@ def test_what_kfp_did_to_numbers_is_undone() -> None:
         }
     )
     assert json.dumps(back) == (
-        '{"learning_rate": 0.001, "batch": 64, "dropout": 0.0, "width": 8, "optimizer": "sgd", '
-        '"momentum": 0.0}'
+        '{"batch": 64, "dropout": 0.0, "learning_rate": 0.001, "optimizer": "sgd", '
+        '"momentum": 0.0, "width": 8}'
     )
 
 
@@ -284,9 +291,10 @@ def finite_entries() -> st.SearchStrategy[dict[str, Any]]:
 @st.composite
 def finite_spaces(draw: st.DrawFn) -> Space:
     entries: dict[str, Any] = {}
-    for position in range(draw(st.integers(1, 4))):
+    conditional = draw(st.lists(st.booleans(), min_size=1, max_size=4))
+    for position, depends in enumerate(conditional):
         entry = draw(finite_entries())
-        if entries and draw(st.booleans()):
+        if entries and depends:
             parent = draw(st.sampled_from(sorted(entries)))
             alone = {key: value for key, value in entries[parent].items() if key != "when"}
             values = values_of(**alone)

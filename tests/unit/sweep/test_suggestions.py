@@ -40,7 +40,7 @@ NUMBERS = Space.from_json({"a": integer(1, 2), "b": uniform(0, 0.2, 0.1)})
 
 
 def score_of(parameters: dict[str, Any]) -> float:
-    return -abs(math.log10(parameters["learning_rate"]) + 2) - parameters["dropout"]
+    return float(-abs(math.log10(parameters["learning_rate"]) + 2) - parameters["dropout"])
 
 
 def history(study: Study, count: int) -> list[Trial]:
@@ -148,7 +148,7 @@ def test_a_one_point_space_has_one_trial(sampler: Sampler) -> None:
     assert suggest(study, [Trial(0, {"a": "x"})], 1) is None
 
 
-def test_the_grid_comes_in_the_order_of_the_entries_whatever_became_of_its_trials() -> None:
+def test_the_grid_comes_in_order_whatever_became_of_its_trials() -> None:
     study = Study(space=SIX, sampler=Sampler.GRID, max_trials=12)
     found = [suggest(study, [], number) for number in range(12)]
     assert found[:6] == list(SIX.grid())
@@ -197,7 +197,8 @@ def test_suggestions_move_to_where_scores_are_good(
     sign = 1 if direction is Direction.MINIMIZE else -1
 
     def score(p: dict[str, Any]) -> float:
-        return sign * ((p["x"] - 0.8) ** 2 + ((p["y"] - 3) / 10) ** 2 + p.get("z", 0) / 10)
+        far = (p["x"] - 0.8) ** 2 + ((p["y"] - 3) / 10) ** 2 + p.get("z", 0) / 10
+        return float(sign * far)
 
     trials: list[Trial] = []
     for number in range(120):
