@@ -56,11 +56,13 @@ def axis(values: Iterable[float], *, few: bool = False) -> Axis:
     return Axis(low, high, logarithmic, _apart(bare, *candidates))
 
 
-def score_axis(values: Sequence[float], *, maximize: bool) -> tuple[Axis, float | None]:
+def score_axis(
+    values: Sequence[float], *, maximize: bool, usual: float = 0.75
+) -> tuple[Axis, float | None]:
     """Returns the axis of scores, and where it was cut.
 
     Some far worse values would press all others into one line, so the axis ends a little beyond
-    the worst quarter where that leaves out most of its length.
+    the best ones (a share of `usual`) where that leaves out most of its length.
     """
     ordered = sorted((min(max(v, -LARGEST), LARGEST) for v in values), reverse=maximize)
     if len(ordered) < 4:
@@ -68,9 +70,9 @@ def score_axis(values: Sequence[float], *, maximize: bool) -> tuple[Axis, float 
     best, worst = ordered[0], ordered[-1]
     if min(best, worst) > 0 and max(best, worst) / min(best, worst) > _DECADES:
         return axis(ordered), None
-    usual = ordered[len(ordered) * 3 // 4]
-    limit = usual + (usual - best) / 2
-    if usual == best or abs(worst - best) <= 2.5 * abs(limit - best):
+    mark = ordered[int((len(ordered) - 1) * usual)]
+    limit = mark + (mark - best) / 2
+    if mark == best or abs(worst - best) <= 2.5 * abs(limit - best):
         return axis(ordered), None
     inside = [value for value in ordered if (value >= limit if maximize else value <= limit)]
     return axis([*inside, limit]), limit

@@ -133,6 +133,7 @@ def render_leaderboard(
             facts=_facts(summary, trials),
             note=_note(summary, trials),
             best=as_table(_best_title(summary), summary.best.parameters if summary.best else {}),
+            origin=_origin(summary),
             usage=_usage(summary),
             history=history,
             curves=curves,
@@ -210,6 +211,15 @@ def _best_title(summary: SweepSummary) -> str:
     return f"Parameters of trial {summary.best.number}" if summary.best else ""
 
 
+def _origin(summary: SweepSummary) -> list[tuple[str, str]]:
+    """Returns where the best trial's files are, and what made them."""
+    best = summary.best
+    if best is None:
+        return []
+    facts = [("Job", best.job), ("Output", best.output_uri), ("Model", best.model_uri)]
+    return [(name, clip(value, 1_000)) for name, value in facts if value]
+
+
 def _usage(summary: SweepSummary) -> list[tuple[str, str]]:
     """Returns how to use the best trial: what each text is, and the text to copy."""
     best = summary.best
@@ -225,13 +235,11 @@ def _usage(summary: SweepSummary) -> list[tuple[str, str]]:
         usage.append(("Load its model", "\n".join(lines)))
     text = json.dumps(parameters, indent=2, ensure_ascii=False, default=str)
     usage.append(("Train with its parameters again", clip(text, 4_000)))
-    if best.output_uri:
-        usage.append(("All that it wrote", clip(best.output_uri, 1_000)))
     return usage
 
 
 def _legend(plot: Plot) -> list[tuple[str, str]]:
-    return [(kind, _MARKS[kind]) for kind in plot.kinds if kind in _MARKS]
+    return [(kind, words) for kind, words in _MARKS.items() if kind in plot.kinds]
 
 
 def _importances(importances: Mapping[str, float]) -> list[Bar]:
@@ -267,7 +275,7 @@ def _saved(summary: SweepSummary) -> str:
     share = spent.saved / (spent.used + spent.saved)
     return (
         f"Pruning saved about {duration(spent.saved)}, {100 * share:.0f} % of what the sweep would "
-        "have used. This is an estimate: it takes it that each pruned trial would have run as long "
+        "have used. This is an estimate: it assumes that each pruned trial would have run as long "
         "as the mean complete one."
     )
 
@@ -287,14 +295,19 @@ def _failures(trials: Iterable[Trial]) -> list[FailedTrials]:
 
 
 def _failed(reason: str, trials: Sequence[Trial]) -> FailedTrials:
-    sentences = dict.fromkeys(trial.message for trial in trials if trial.message)
+    # What differs by the job's name alone is said once.
+    sentences: dict[str, str] = {}
+    for trial in trials:
+        if trial.message:
+            same = trial.message.replace(trial.job, "") if trial.job else trial.message
+            sentences.setdefault(same, trial.message)
     numbers = ", ".join(str(trial.number) for trial in trials[:_MOST_NUMBERS])
     more = len(trials) - _MOST_NUMBERS
     return FailedTrials(
         reason=clip(reason, 80) or "unknown",
         count=len(trials),
         numbers=f"{numbers} and {more:,} more" if more > 0 else numbers,
-        sentences=tuple(clip(text, 1_000) for text in list(sentences)[:_MOST_SENTENCES]),
+        sentences=tuple(clip(text, 1_000) for text in list(sentences.values())[:_MOST_SENTENCES]),
         more=max(0, len(sentences) - _MOST_SENTENCES),
     )
 

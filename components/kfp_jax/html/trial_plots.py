@@ -138,15 +138,16 @@ def _best_so_far(trials: Iterable[Trial], direction: Direction) -> list[Trial]:
 
 def curves(trials: Sequence[Trial], direction: Direction) -> Plot | None:
     """Returns the reported objective of the trials by step; None when none reported it twice."""
-    with_curve = [trial for trial in trials if len(trial.curve) > 1]
-    if not with_curve:
+    with_curve = [trial for trial in trials if trial.curve]
+    if not any(len(trial.curve) > 1 for trial in with_curve):
         return None
-    best = next(iter(ranked(with_curve, direction)), None)
+    best = next(iter(ranked(trials, direction)), None)
     order = _from_best(with_curve, direction)
     shown = [*order[:20], *evenly(order[20:], MOST_CURVES - 20)]
     points = {trial.number: evenly(trial.curve, MOST_POINTS) for trial in shown}
     values = [value for curve in points.values() for _, value in curve if math.isfinite(value)]
-    up, limit = score_axis(values, maximize=direction is Direction.MAXIMIZE)
+    # All curves begin badly, so that less is cut than of the scores.
+    up, limit = score_axis(values, maximize=direction is Direction.MAXIMIZE, usual=0.9)
     across = axis(float(step) for curve in points.values() for step, _ in curve)
     bottom = _HEIGHT - _BOTTOM
 
@@ -160,12 +161,14 @@ def curves(trials: Sequence[Trial], direction: Direction) -> Plot | None:
     for trial in reversed(shown):
         kind = "best" if trial is best else _KINDS[trial.state]
         inside = _from_edge(points[trial.number], up, maximize=direction is Direction.MAXIMIZE)
-        if inside:
+        if len(inside) > 1:
             line = "L".join(f"{_n(x(step))} {_n(y(value))}" for step, value in inside)
             paths.add(f"l-{kind}", f"M{line}")
     ends = _Paths()
     for trial in shown:
         step, value = points[trial.number][-1]
+        if not up.low <= value <= up.high:
+            continue
         if trial.state is TrialState.PRUNED:
             ends.add("m-end", f"M{_n(x(step))} {_n(y(value) - 3)}v6")
         elif trial.state is TrialState.FAILED:
@@ -176,7 +179,7 @@ def curves(trials: Sequence[Trial], direction: Direction) -> Plot | None:
         f"Learning curves of {len(shown):,} of {len(trials):,} trials, from step "
         f"{number(across.low)} to {number(across.high)}."
     )
-    if best is not None:
+    if best is not None and best.curve:
         first, last = best.curve[0], best.curve[-1]
         described += (
             f" The best, trial {best.number}, goes from {number(first[1])} to {number(last[1])}."
@@ -256,8 +259,8 @@ def parallel(
     columns.append(_Column("score", up, {}, ""))
     order = _from_best(trials, direction)
     shown = [*order[: MOST_LINES // 2], *evenly(order[MOST_LINES // 2 :], MOST_LINES // 2)]
-    spacing = min(max(1120 / len(columns), 104), 210)
-    width, height, top, bottom = spacing * len(columns), 290, 30, 236
+    spacing = min(max(1040 / (len(columns) - 1), 104), 230)
+    width, height, top, bottom = 80 + spacing * (len(columns) - 1), 290, 30, 236
     rows: list[list[float | None]] = [
         [*(_share(column, trial) for column in columns[:-1]), _score_share(up, trial)]
         for trial in shown
@@ -280,17 +283,17 @@ def parallel(
             name = "l-best"
         else:
             name = f"p{SHADES - 1 - index * SHADES // max(with_score, 1)}"
-        line = "L".join(f"{_n(spacing * (i + 0.5))} {_n(y(s))}" for i, s in enumerate(row))
+        line = "L".join(f"{_n(_x(spacing, i))} {_n(y(s))}" for i, s in enumerate(row))
         paths.add(name, f"M{line}")
     paths.data = {name: paths.data[name] for name in classes if name in paths.data}
     body = Markup("")
     for i, column in enumerate(columns):
-        body += _column_svg(column, spacing * (i + 0.5), spacing, y)
+        body += _column_svg(column, _x(spacing, i), spacing, y)
         if missing and any(row[i] is None for row in rows):
             label = "not set" if i < len(columns) - 1 else "no score"
-            body += _text(spacing * (i + 0.5) + 5, bottom + 36, label, "halo")
+            body += _text(_x(spacing, i) + 5, bottom + 36, label, "halo")
             body += Markup('<path class="axis" d="M{} {}h8"/>').format(
-                _n(spacing * (i + 0.5) - 4), bottom + 32
+                _n(_x(spacing, i) - 4), bottom + 32
             )
     notes = []
     if len(shown) < len(trials):
@@ -311,6 +314,10 @@ def parallel(
     )
     svg = _svg(width, height, described, paths.markup() + body, style)
     return Plot(svg, tuple(paths.data), tuple(notes))
+
+
+def _x(spacing: float, index: int) -> float:
+    return 6 + spacing * index
 
 
 def _column(name: str, trials: Iterable[Trial]) -> _Column:
@@ -337,15 +344,15 @@ def _score_share(up: Axis, trial: Trial) -> float | None:
 def _column_svg(column: _Column, x: float, spacing: float, y: Any) -> Markup:
     characters = int(spacing / 6.4)
     last = column.name == "score" and not column.words
-    room = characters // 2 if last else int(characters * 0.8)
+    room = 10 if last else int(characters * 0.8)
     markup = Markup('<path class="axis" d="M{} {}V{}"/>').format(_n(x), _n(y(0)), _n(y(1)))
     for share, label in column.ticks():
         markup += Markup('<path class="axis" d="M{} {}h4"/>').format(_n(x), _n(y(share)))
         markup += _text(x + 6, y(share) + 4, _short(label, room), "halo")
-    title = Markup(
-        '<text class="name" text-anchor="middle" x="{}" y="14">{}<title>{}</title></text>'
+    title = Markup('<text class="name" x="{}" y="14">{}<title>{}</title></text>')
+    return markup + title.format(
+        _n(x - 2), _short(column.name, characters - 1), clip(column.name, 200)
     )
-    return markup + title.format(_n(x), _short(column.name, characters - 1), clip(column.name, 200))
 
 
 def _parallel_described(
@@ -398,7 +405,7 @@ def timeline(trials: Sequence[Trial]) -> Plot | None:
     described = (
         f"When {len(timed):,} trials ran: at most {count:,} at once, {duration(end)} in all."
     )
-    style = Markup("width:100%;min-width:640px")
+    style = Markup("width:100%;min-width:860px")
     return Plot(
         _svg(width, height, described, body, style), tuple(paths.data), (f"Horizontally: {word}.",)
     )
