@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from markupsafe import Markup, escape
 
-from kfp_jax.html.axes import Axis, axis, score_axis
+from kfp_jax.html.axes import LARGEST, Axis, axis, score_axis
 from kfp_jax.html.text import as_float, clip, duration, number, plain
 from kfp_jax.sweep.trial import Direction, Trial, TrialState, ranked
 
@@ -28,6 +28,7 @@ MOST_LINES = 300
 MOST_AXES = 10
 MOST_SLOTS = 40
 _MOST_CATEGORIES = 12
+_LAST_STEP = 10**15
 SHADES = 5
 """How many colours tell scores apart."""
 
@@ -75,7 +76,7 @@ def history(trials: Sequence[Trial], direction: Direction) -> Plot | None:
         [value for trial in scored if (value := score(trial)) is not None],
         maximize=direction is Direction.MAXIMIZE,
     )
-    across = axis(float(trial.number) for trial in trials)
+    across = axis((float(trial.number) for trial in trials), linear=True, whole=True)
     bottom = _HEIGHT - _BOTTOM - (_ABOVE_FAILED if failed else 0)
 
     def x(number: float) -> float:
@@ -138,17 +139,18 @@ def _best_so_far(trials: Iterable[Trial], direction: Direction) -> list[Trial]:
 
 def curves(trials: Sequence[Trial], direction: Direction) -> Plot | None:
     """Returns the reported objective of the trials by step; None when none reported it twice."""
-    with_curve = [trial for trial in trials if trial.curve]
-    if not any(len(trial.curve) > 1 for trial in with_curve):
+    points = {trial.number: _drawable(evenly(trial.curve, MOST_POINTS)) for trial in trials}
+    if not any(len(curve) > 1 for curve in points.values()):
         return None
+    with_curve = [trial for trial in trials if points[trial.number]]
     best = next(iter(ranked(trials, direction)), None)
     order = _from_best(with_curve, direction)
     shown = [*order[:20], *evenly(order[20:], MOST_CURVES - 20)]
-    points = {trial.number: evenly(trial.curve, MOST_POINTS) for trial in shown}
-    values = [value for curve in points.values() for _, value in curve if math.isfinite(value)]
+    points = {trial.number: points[trial.number] for trial in shown}
+    values = [value for curve in points.values() for _, value in curve]
     # All curves begin badly, so that less is cut than of the scores.
     up, limit = score_axis(values, maximize=direction is Direction.MAXIMIZE, usual=0.9)
-    across = axis(float(step) for curve in points.values() for step, _ in curve)
+    across = axis((step for curve in points.values() for step, _ in curve), linear=True, whole=True)
     bottom = _HEIGHT - _BOTTOM
 
     def x(step: float) -> float:
@@ -179,8 +181,9 @@ def curves(trials: Sequence[Trial], direction: Direction) -> Plot | None:
         f"Learning curves of {len(shown):,} of {len(trials):,} trials, from step "
         f"{number(across.low)} to {number(across.high)}."
     )
-    if best is not None and best.curve:
-        first, last = best.curve[0], best.curve[-1]
+    if best is not None and best.number in points:
+        curve = points[best.number]
+        first, last = curve[0], curve[-1]
         described += (
             f" The best, trial {best.number}, goes from {number(first[1])} to {number(last[1])}."
         )
@@ -201,8 +204,16 @@ def curves(trials: Sequence[Trial], direction: Direction) -> Plot | None:
     return Plot(_svg(_WIDTH, _HEIGHT, described, body), tuple(kinds), tuple(notes))
 
 
+def _drawable(curve: Iterable[tuple[int, float]]) -> list[tuple[float, float]]:
+    return [
+        (float(min(step, _LAST_STEP)), min(max(value, -LARGEST), LARGEST))
+        for step, value in curve
+        if math.isfinite(value)
+    ]
+
+
 def _from_edge(
-    curve: Sequence[tuple[int, float]], up: Axis, *, maximize: bool
+    curve: Sequence[tuple[float, float]], up: Axis, *, maximize: bool
 ) -> list[tuple[float, float]]:
     """Returns a curve from where it last comes in from the cut-off side."""
     outside = [
@@ -324,7 +335,8 @@ def _column(name: str, trials: Iterable[Trial]) -> _Column:
     values = [trial.parameters[name] for trial in trials if name in trial.parameters]
     numbers = [x for v in values if not isinstance(v, str) and (x := as_float(v)) is not None]
     if len(numbers) == len(values) and all(map(math.isfinite, numbers)):
-        numeric = axis(numbers, few=True)
+        whole = all(isinstance(value, int) for value in values)
+        numeric = axis(numbers, few=True, whole=whole)
         return _Column(name, numeric, {}, f"from {number(numeric.low)} to {number(numeric.high)}")
     words = sorted({plain(value) for value in values})
     gaps = max(len(words) - 1, 1)
@@ -383,8 +395,6 @@ def timeline(trials: Sequence[Trial]) -> Plot | None:
         if end > 3 * size or size == 1
     )
     across = axis([0.0, end / unit])
-    if across.logarithmic:
-        return None
     width, pitch = 1100, min(18, max(8, 240 / count))
     height = round(pitch * count + 34)
 
