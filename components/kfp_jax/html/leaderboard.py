@@ -217,7 +217,7 @@ def _origin(summary: SweepSummary) -> list[tuple[str, str]]:
     if best is None:
         return []
     facts = [("Job", best.job), ("Output", best.output_uri), ("Model", best.model_uri)]
-    return [(name, clip(value, 1_000)) for name, value in facts if value]
+    return [(name, clip(value, 400)) for name, value in facts if value]
 
 
 def _usage(summary: SweepSummary) -> list[tuple[str, str]]:
@@ -259,8 +259,6 @@ def _machine(summary: SweepSummary) -> list[Bar]:
         ("failed or stopped", spent.wasted, "failed"),
         ("running", spent.used - spent.useful - spent.pruned - spent.wasted, "stopped"),
     ]
-    if not spent.used > 0:
-        return []
     return [
         Bar(name, duration(seconds), seconds / spent.used, kind)
         for name, seconds, kind in parts
@@ -320,15 +318,13 @@ def _board(
         key=lambda name: -importances.get(name, 0.0),
     )
     shown = names[:_MOST_COLUMNS]
-    best_first = ranked(trials, direction)
-    places = {trial.number: place for place, trial in enumerate(best_first, 1)}
+    places = {trial.number: place for place, trial in enumerate(ranked(trials, direction), 1)}
     sign = -1.0 if direction is Direction.MAXIMIZE else 1.0
 
-    def key(trial: Trial) -> tuple[int, float, float, int]:
-        place = places.get(trial.number, len(trials) + 1)
+    def key(trial: Trial) -> tuple[int, float, int]:
         value = score(trial)
         worth = sign * value if value is not None else math.inf
-        return place, _ORDER.index(trial.state), worth, trial.number
+        return _ORDER.index(trial.state), worth, trial.number
 
     rows = [
         _row(trial, places.get(trial.number), shown)

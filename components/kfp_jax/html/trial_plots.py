@@ -354,7 +354,7 @@ def _score_share(up: Axis, trial: Trial) -> float | None:
 
 
 def _column_svg(column: _Column, x: float, spacing: float, y: Any) -> Markup:
-    characters = int(spacing / 6.4)
+    characters = int(spacing / 7)
     last = column.name == "score" and not column.words
     room = 10 if last else int(characters * 0.8)
     markup = Markup('<path class="axis" d="M{} {}V{}"/>').format(_n(x), _n(y(0)), _n(y(1)))

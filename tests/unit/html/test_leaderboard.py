@@ -294,6 +294,21 @@ def test_many_parameters_are_shown_by_their_importance() -> None:
     assert "20 more parameters are not drawn." in text
 
 
+def test_an_importance_that_is_no_number_is_left_out() -> None:
+    trials = mnist_trials(5)
+    text = visible(render(trials, {"width": 0.25, "optimizer": math.nan, "momentum": math.inf}))
+    assert "estimated. width 25 % Machine time" in text
+
+
+def test_a_curve_that_ends_where_the_plot_is_cut_has_no_mark_at_the_edge() -> None:
+    good = tuple((step, 0.9 + step / 1_000) for step in range(10))
+    trials = [Trial(i, {}, COMPLETE, 0.909, good) for i in range(20)]
+    trials.append(Trial(20, {}, TrialState.PRUNED, 0.1, ((0, 0.05), (1, 0.1))))
+    document = render(trials)
+    assert "is cut off." in document
+    assert 'class="m-end"' not in document
+
+
 @pytest.mark.parametrize(
     ("values", "labels"),
     [

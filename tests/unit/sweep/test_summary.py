@@ -46,7 +46,7 @@ def test_pruning_saves_what_the_mean_complete_trial_takes_longer_and_never_less_
 
 
 def test_without_a_complete_trial_nothing_is_known_to_be_saved() -> None:
-    found = summary(trial(0, PRUNED, 5, 0.3))
+    found = summary(trial(0, PRUNED, 0.5, 0.3))
     assert found.machine_time.saved == 0
     assert found.best is None
 
