@@ -6,10 +6,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from kfp_jax.html import trial_plots
 from kfp_jax.html.pages import Fact, Phase, Table, as_table, environment
+from kfp_jax.html.parallel import draw_parallel
+from kfp_jax.html.plot_parts import Plot, score
+from kfp_jax.html.score_plots import draw_curves, draw_scores
 from kfp_jax.html.text import clip, duration, number, plain
-from kfp_jax.html.trial_plots import Plot, score
+from kfp_jax.html.timeline import draw_timeline
 from kfp_jax.sweep.summary import SweepState, SweepSummary
 from kfp_jax.sweep.trial import Direction, Trial, TrialState, ranked
 
@@ -37,19 +39,19 @@ _WORDS = {
     TrialState.RUNNING: "running",
 }
 _ORDER = tuple(_WORDS)
-_MARKS = {
-    "complete": "complete",
-    "pruned": "pruned (its last score)",
-    "failed": "failed",
-    "stopped": "stopped or running",
-    "best": "the best",
+# What each class of marks and lines is called in a legend, in this order.
+_LEGEND = {
+    "m-complete": "complete",
+    "m-pruned": "pruned (its last score)",
+    "m-stopped": "stopped or running",
+    "m-best": "the best",
     "l-best": "the best",
     "l-complete": "complete",
     "l-pruned": "pruned",
     "l-failed": "failed",
     "l-stopped": "stopped or running",
     "m-end": "where it was pruned",
-    "m-failed": "where it failed",
+    "m-failed": "failed",
     "t-complete": "complete",
     "t-pruned": "pruned",
     "t-failed": "failed",
@@ -119,8 +121,7 @@ def render_leaderboard(
     """
     finite = {name: share for name, share in importances.items() if math.isfinite(share)}
     direction = summary.direction
-    history = trial_plots.history(trials, direction)
-    curves = trial_plots.curves(trials, direction)
+    scores = draw_scores(trials, direction)
     return (
         environment()
         .get_template("leaderboard.html.j2")
@@ -135,10 +136,10 @@ def render_leaderboard(
             best=as_table(_best_title(summary), summary.best.parameters if summary.best else {}),
             origin=_origin(summary),
             usage=_usage(summary),
-            history=history,
-            curves=curves,
-            parallel=trial_plots.parallel(trials, direction, finite) if history else None,
-            timeline=trial_plots.timeline(trials),
+            history=scores,
+            curves=draw_curves(trials, direction),
+            parallel=draw_parallel(trials, direction, finite) if scores else None,
+            timeline=draw_timeline(trials),
             legend=_legend,
             importances=_importances(finite),
             more_importances=max(0, len(finite) - _MOST_BARS),
@@ -239,7 +240,7 @@ def _usage(summary: SweepSummary) -> list[tuple[str, str]]:
 
 
 def _legend(plot: Plot) -> list[tuple[str, str]]:
-    return [(kind, words) for kind, words in _MARKS.items() if kind in plot.kinds]
+    return [(kind, words) for kind, words in _LEGEND.items() if kind in plot.classes]
 
 
 def _importances(importances: Mapping[str, float]) -> list[Bar]:

@@ -13,7 +13,7 @@ import pytest
 from fakes.sweeps import IMPORTANCES, mnist_summary, mnist_trials
 from kfp_jax.html import MAX_LEADERBOARD_BYTES, render_leaderboard
 from kfp_jax.html.axes import Axis, axis, score_axis
-from kfp_jax.html.trial_plots import evenly
+from kfp_jax.html.plot_parts import evenly
 from kfp_jax.sweep.summary import SweepState
 from kfp_jax.sweep.trial import Direction, Trial, TrialState
 
@@ -101,7 +101,7 @@ def test_says_first_what_is_best_and_how_to_use_it() -> None:
         "Model /output/trials/31/model",
         "model = load_model('/output/trials/31/model')",
         '{ "epochs": 9, "seed": 0, "learning_rate": 0.005627992746978862, "batch_size": 128',
-        "Score of each trial complete pruned (its last score) failed the best",
+        "Score of each trial complete pruned (its last score) the best failed",
         "Learning curves the best complete pruned",
         "Parameters and scores",
         "learning_rate 71 % width 16 %",
