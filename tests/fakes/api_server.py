@@ -256,7 +256,8 @@ class FakeApiServer:
         """Says that an object is to go; whoever takes it apart removes it."""
         with self.changed:
             item = copy.deepcopy(self.objects[api, plural][namespace, name])
-            if "deletionTimestamp" not in item["metadata"]:
+            # Asked once more, a pod may be given less time and never more.
+            if grace < item["metadata"].get("deletionGracePeriodSeconds", grace + 1):
                 item["metadata"] |= {
                     "deletionTimestamp": now(),
                     "deletionGracePeriodSeconds": grace,
@@ -499,7 +500,10 @@ class _Handler(BaseHTTPRequestHandler):
                 if wanted not in (None, item["metadata"]["uid"]):
                     return self._answer(409, _status(409, "Conflict", "the UID does not fit"))
                 if place.kind in api.finalized:
-                    if body.get("propagationPolicy") == "Foreground":
+                    if place.kind == ("v1", "pods"):
+                        grace = body.get("gracePeriodSeconds", 30)
+                        api.finalize(*place.kind, place.name, place.namespace, grace)
+                    elif body.get("propagationPolicy") == "Foreground":
                         api.finalize(*place.kind, place.name, place.namespace)
                     else:
                         api.remove(*place.kind, place.name, place.namespace, alone=True)

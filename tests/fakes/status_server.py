@@ -1,4 +1,4 @@
-"""Trainer's status server as a pod meets it: HTTPS, a made certificate authority, a token's file."""
+"""Trainer's status server as a pod meets it: HTTPS, a made authority, the file of a token."""
 
 import ipaddress
 import json

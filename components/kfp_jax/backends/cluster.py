@@ -1,7 +1,7 @@
 """What both cluster backends share: start or adopt, follow, end and find a job on an API server."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -9,7 +9,7 @@ from kfp_jax.backends.adoption import Verdict, judge
 from kfp_jax.backends.base import JobRef, LogLine, never
 from kfp_jax.backends.observer import Objects, Observer
 from kfp_jax.backends.pod_status import JOBSET_NAME, Manifest, Pod
-from kfp_jax.errors import Conflict, Forbidden, NotFound, Rejected, SpecError
+from kfp_jax.errors import ClusterError, Conflict, Forbidden, NotFound, Rejected, SpecError
 from kfp_jax.kube.client import Client
 from kfp_jax.kube.logs import Label, LogFollower
 from kfp_jax.kube.requests import PODS, Resource
@@ -25,6 +25,8 @@ from kfp_jax.status import JobStatus
 
 # Kubernetes gives a pod 30 s to save and leave unless its spec says otherwise.
 GONE_SECONDS = 60.0
+# For what waits for a process that has failed; 0 would not wait for the machine's word.
+STRANDED_SECONDS = 1
 _NAMES_TRIED = 100
 
 
@@ -309,9 +311,23 @@ class ClusterBackend(ABC):
         self._observers.pop(observer.name, None)
         try:
             self._delete(observer.job)
+            self._end_soon(observer.stranded)
             observer.wait_until_gone(GONE_SECONDS)
         finally:
             observer.close()
+
+    def _end_soon(self, pods: Iterable[Pod]) -> None:
+        """Shortens the grace of pods that have nothing to save: they wait for one that is dead."""
+        for pod in pods:
+            metadata = pod.manifest["metadata"]
+            with suppress(ClusterError):  # then they take their time
+                self._client.delete(
+                    PODS,
+                    self._namespace,
+                    metadata["name"],
+                    uid=metadata["uid"],
+                    grace=STRANDED_SECONDS,
+                )
 
     def _get(self, kind: Resource, name: str) -> Manifest | None:
         try:

@@ -134,14 +134,26 @@ class Client:
         *,
         uid: str = "",
         propagation: str = "Background",
+        grace: int | None = None,
     ) -> None:
         """Removes an object; what it owns goes after it, or before it with "Foreground".
+
+        Args:
+            resource: Its kind.
+            namespace: Where it is.
+            name: Its name.
+            uid: An object of that name with another uid is spared.
+            propagation: See above.
+            grace: Seconds that a pod has to leave; by default what it asks for itself.
 
         Raises:
             NotFound: It is not there, perhaps because this very call's first try removed it.
             Conflict: The object of that name has another uid.
         """
-        self._call(requests.delete(resource, namespace, name, uid=uid, propagation=propagation))
+        request = requests.delete(
+            resource, namespace, name, uid=uid, propagation=propagation, grace=grace
+        )
+        self._call(request)
 
     def may(
         self,

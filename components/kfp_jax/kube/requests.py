@@ -128,9 +128,19 @@ def patch(resource: Resource, namespace: str, name: str, changes: Manifest) -> R
     )
 
 
-def delete(resource: Resource, namespace: str, name: str, *, uid: str, propagation: str) -> Request:
+def delete(
+    resource: Resource,
+    namespace: str,
+    name: str,
+    *,
+    uid: str,
+    propagation: str,
+    grace: int | None = None,
+) -> Request:
     """Removes an object if it still has that uid; "" takes any."""
     body: dict[str, Any] = {"propagationPolicy": propagation}
+    if grace is not None:
+        body["gracePeriodSeconds"] = grace
     if uid:
         body["preconditions"] = {"uid": uid}
     path = resource.path(namespace, name)
