@@ -9,9 +9,8 @@ import kfp_jax
 
 HEAVY = {"kfp", "kubernetes", "jax", "numpy", "optuna", "matplotlib"}
 
-# The KFP definitions and what their bodies call exist to use kfp, which brings kubernetes; one file
-# uses kubernetes itself, and is imported when a cluster is asked for.
-EXEMPT = ("kfp_jax.components", "kfp_jax.entry", "kfp_jax.kube.access")
+# The KFP definitions and what their bodies call exist to use kfp, which brings kubernetes.
+EXEMPT = ("kfp_jax.components", "kfp_jax.entry")
 
 PROBE = """
 import importlib, json, sys
