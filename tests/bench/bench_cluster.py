@@ -175,9 +175,7 @@ def both(stack: ExitStack, namespace: str, folder: Path, *kubeconfigs: str) -> d
             )
         ),
         "sdk": stack.enter_context(
-            Child(
-                python_with_sdk(SDK), "cluster_sdk.py", namespace, CPU.image, kubeconfig=sdks
-            )
+            Child(python_with_sdk(SDK), "cluster_sdk.py", namespace, CPU.image, kubeconfig=sdks)
         ),
     }
 

@@ -1,9 +1,9 @@
 """Does with kfp-jax what it is told, line by line; `cluster_sdk.py` does the same with the SDK.
 
-    submit SECONDS   -> {"name": ..., "seconds": ...}   a TrainJob whose pod sleeps so long
-    checked SECONDS  -> the same, with the server-side dry run before it
-    wait             -> {"returned": ...}               for the last job, when its end was known
-    delete           -> {}                              the last job
+submit SECONDS   -> {"name": ..., "seconds": ...}   a TrainJob whose pod sleeps so long
+checked SECONDS  -> the same, with the server-side dry run before it
+wait             -> {"returned": ...}               for the last job, when its end was known
+delete           -> {}                              the last job
 """
 
 import json

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 import yaml
 from e2e.mnist import mnist
-from e2e.sdk import python_with_sdk
 from e2e.places import ACCOUNT, Place, kubectl, until
+from e2e.sdk import python_with_sdk
 from kfp_jax.backends.choice import Cluster, on_cluster
 from kfp_jax.kube.resources import JOBSETS, QUOTAS, TRAINJOBS
 from kfp_jax.launch import job_ref

@@ -97,6 +97,7 @@ class FakeApiServer:
         self.served = {*CORE, *served}
         self.token = token
         self.allowed: Callable[[Manifest], bool] = lambda attributes: True
+        self.rules: list[Manifest] = []  # what it lists of that
         self.openapi: dict[str, Manifest] = {}
         self.warning = ""
         self.finalized: set[tuple[str, str]] = set()  # kinds that a controller takes apart first
@@ -455,6 +456,8 @@ class _Handler(BaseHTTPRequestHandler):
             self._answer(200, {"gitVersion": "v1.36.2"})
         elif path.startswith("/openapi/v3/apis/"):
             self._found(api.openapi.get(path.removeprefix("/openapi/v3/apis/")))
+        elif parts[-1] == "selfsubjectrulesreviews":
+            self._answer(201, {**body, "status": {"resourceRules": api.rules, "incomplete": True}})
         elif parts[-1] == "selfsubjectaccessreviews":
             allowed = api.allowed(body["spec"]["resourceAttributes"])
             self._answer(201, {**body, "status": {"allowed": allowed}})

@@ -39,6 +39,7 @@ class Resource:
 
 PODS = Resource("", "v1", "pods")
 _REVIEWS = Resource("authorization.k8s.io", "v1", "selfsubjectaccessreviews")
+_RULES = Resource("authorization.k8s.io", "v1", "selfsubjectrulesreviews")
 
 
 @dataclass(frozen=True)
@@ -192,6 +193,16 @@ def access_review(
         "spec": {"resourceAttributes": {key: value for key, value in attributes.items() if value}},
     }
     return Request("POST", _REVIEWS.path(), "ask which rights this account has", body=body)
+
+
+def rules_review(namespace: str) -> Request:
+    """Asks for all that this account may do in a namespace."""
+    body = {
+        "apiVersion": f"{_RULES.group}/{_RULES.version}",
+        "kind": "SelfSubjectRulesReview",
+        "spec": {"namespace": namespace},
+    }
+    return Request("POST", _RULES.path(), "ask which rights this account has", body=body)
 
 
 def document(path: str, action: str) -> Request:
