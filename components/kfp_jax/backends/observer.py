@@ -17,12 +17,14 @@ from kfp_jax.kube.retry import ONCE
 from kfp_jax.kube.stop import Stop
 from kfp_jax.kube.watch import Added, Deleted, Event, Listed, Modified, Target, watch
 from kfp_jax.manifests.identity import CANCELLED, RENEW_SECONDS, RENEWED
-from kfp_jax.status import JobStatus, Phase
+from kfp_jax.status import FAILING, JobStatus, Phase
 
 Objects = Mapping[Resource, Manifest]
 Reduce = Callable[[Objects, Sequence[Pod]], JobStatus]
 
 HEARTBEAT_SECONDS = 0.5
+# From the first failure that is seen to the job's: kubelets tell of what happened within a second.
+_SETTLING_SECONDS = 1.0
 _FIRST_LOOK_SECONDS = 2.0
 _LOOK_SECONDS = 30.0
 _CANCELLED = "Cancelled"
@@ -65,6 +67,7 @@ class Observer:
         self._listed: set[Resource] = set()
         self._there: set[Resource] = {self._kinds[0]}
         self._cancels = 0
+        self._failing_since: float | None = None
         self._status: JobStatus | None = None
         self._error: BaseException | None = None
         self._at_end: list[Callable[[], None]] = []
@@ -101,6 +104,14 @@ class Observer:
     def finished(self) -> bool:
         """Whether the job is known to have ended."""
         return self._status is not None and self._status.phase.finished
+
+    @property
+    def stranded(self) -> list[Pod]:
+        """The pods that run on though the job has failed: they have no one to work with."""
+        with self._changed:
+            if self._status is None or self._status.phase is not Phase.FAILED:
+                return []
+            return [pod for pod in self._pods.values() if not pod.ends]
 
     def cancel(self) -> None:
         """Says that we delete it; a second time, that nobody waits for its processes."""
@@ -236,7 +247,7 @@ class Observer:
         status = self._reduce(self._objects, list(self._pods.values()))
         gone = self._kinds[0] not in self._there
         if not (gone or "deletionTimestamp" in self.job["metadata"]):
-            return explained(status, self.name, self._events)
+            return self._settled(explained(status, self.name, self._events))
         # `kfp-jax cancel` tells us by a mark on the job: that is no loss.
         cancels = self._cancels or int(CANCELLED in self.job["metadata"].get("annotations", {}))
         if status.phase is Phase.SUCCEEDED or (status.phase.finished and not cancels):
@@ -247,6 +258,18 @@ class Observer:
             phase = status.phase if not status.phase.finished else Phase.RUNNING
             return replace(status, phase=phase, reason=_CANCELLED, message="")
         return replace(status, phase=Phase.CANCELLED, reason="", message="")
+
+    def _settled(self, status: JobStatus) -> JobStatus:
+        """Returns a status of a job that has failed once all that failed together must be known."""
+        if (status.phase, status.reason) != (Phase.RUNNING, FAILING):
+            self._failing_since = None
+            return status
+        now = self._client.clock.now()
+        if self._failing_since is None:
+            self._failing_since = now
+        if now - self._failing_since < _SETTLING_SECONDS:
+            return status
+        return replace(status, phase=Phase.FAILED, reason="")
 
     def _relist_pods(self) -> None:
         """Reads the pods once more: their watch may be some milliseconds behind the job's."""
