@@ -10,6 +10,7 @@ from kfp_jax.backends.adoption import Verdict, judge
 from kfp_jax.backends.base import JobRef, LogLine, never
 from kfp_jax.backends.observer import Objects, Observer
 from kfp_jax.backends.pod_status import JOBSET_NAME, Manifest, Pod
+from kfp_jax.backends.study_watch import StudyWatch
 from kfp_jax.errors import ClusterError, Conflict, Forbidden, NotFound, Rejected, SpecError
 from kfp_jax.kube.client import Client
 from kfp_jax.kube.logs import Label, LogFollower
@@ -18,7 +19,7 @@ from kfp_jax.kube.resources import EVENTS, SERVICES
 from kfp_jax.kube.stop import Stop
 from kfp_jax.kube.watch import Added, Deleted, Listed, Modified, Target, watch
 from kfp_jax.manifests.environment import NODE
-from kfp_jax.manifests.identity import JOB_LABEL, Identity, Owner, label
+from kfp_jax.manifests.identity import JOB_LABEL, STUDY, Identity, Owner, label
 from kfp_jax.manifests.pod import warnings
 from kfp_jax.names import attempt_of, job_name, label_value, next_attempt
 from kfp_jax.spec import TrainSpec
@@ -61,7 +62,8 @@ class ClusterBackend(ABC):
         Args:
             client: To the API server.
             namespace: Where the jobs are; by default the client's.
-            labels: What the jobs belong to: run, task, study, trial -> any text.
+            labels: What the jobs belong to: run, task, study, trial -> any text. Those of a study
+                are watched together.
             owner: What the jobs are deleted with.
         """
         self._client = client
@@ -69,6 +71,7 @@ class ClusterBackend(ABC):
         self._labels = dict(labels or {})
         self._owner = owner
         self._observers: dict[str, Observer] = {}
+        self._study = self._study_watch()
         # What a job was checked with: `submit` follows at once, and needs the same.
         self._checked: dict[str, Manifest] = {}
 
@@ -175,6 +178,8 @@ class ClusterBackend(ABC):
         """Looks after no job any more; the jobs run on."""
         while self._observers:
             self._observers.popitem()[1].close()
+        if self._study:
+            self._study.close()
 
     @abstractmethod
     def _check(self, spec: TrainSpec, identity: Identity) -> Sequence[str]:
@@ -234,12 +239,28 @@ class ClusterBackend(ABC):
         return JobRef(self.name, metadata["name"], metadata["namespace"], metadata["uid"])
 
     def _observe(self, job: Manifest, *, renews: bool = False) -> Observer:
-        observer = Observer(self._client, job, self.watched, self._reduce, renews=renews)
+        mine = label_value(self._labels.get(STUDY, ""))
+        of_study = mine and job["metadata"].get("labels", {}).get(label(STUDY)) == mine
+        observer = Observer(
+            self._client,
+            job,
+            self.watched,
+            self._reduce,
+            renews=renews,
+            study=self._study if of_study else None,
+        )
         before = self._observers.pop(observer.name, None)
         if before:
             before.close()
         self._observers[observer.name] = observer
         return observer
+
+    def _study_watch(self) -> StudyWatch | None:
+        study = self._labels.get(STUDY)
+        if not study:
+            return None
+        selector = f"{label(STUDY)}={label_value(study)}"
+        return StudyWatch(self._client, self._namespace, (*self.watched, PODS), selector)
 
     def _observer(self, ref: JobRef) -> Observer:
         observer = self._observers.get(ref.name)

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 
 from kfp_jax.backends.event_status import explained
 from kfp_jax.backends.pod_status import JOBSET_NAME, Manifest, Pod
+from kfp_jax.backends.study_watch import StudyWatch
 from kfp_jax.errors import ClusterError
 from kfp_jax.kube.client import Client
 from kfp_jax.kube.feed import Feed
@@ -41,6 +42,7 @@ class Observer:
         reduce: Reduce,
         *,
         renews: bool,
+        study: StudyWatch | None = None,
     ) -> None:
         """Starts to watch.
 
@@ -50,6 +52,7 @@ class Observer:
             kinds: What to watch by the job's name, the job's own kind first.
             reduce: Makes the status of the newest objects of these kinds and all pods.
             renews: Whether to say on the job that somebody looks after it.
+            study: Watches the job along with others; None for watches of its own.
         """
         metadata = job["metadata"]
         self.name: str = metadata["name"]
@@ -58,6 +61,7 @@ class Observer:
         self._client = client
         self._kinds = tuple(kinds)
         self._reduce = reduce
+        self._study = study
         self._stop = Stop()
         self._changed = threading.Condition()
         self._objects: dict[Resource, Manifest] = {self._kinds[0]: job}
@@ -164,12 +168,18 @@ class Observer:
             self._call_at_end()
 
     def _source(self, kind: Resource) -> Iterator[tuple[Resource, Event]]:
+        for event in self._watch(kind):
+            yield kind, event
+
+    def _watch(self, kind: Resource) -> Iterator[Event]:
+        if self._study:
+            uid = self.uid if kind == self._kinds[0] else ""
+            return self._study.events(kind, self.name, uid, self._stop)
         if kind is PODS:
             target = Target(kind, self._namespace, labels=f"{JOBSET_NAME}={self.name}")
         else:
             target = Target(kind, self._namespace, fields=f"metadata.name={self.name}")
-        for event in watch(self._client, target, stop=self._stop):
-            yield kind, event
+        return watch(self._client, target, stop=self._stop)
 
     def _follow(self, feed: Feed[tuple[Resource, Event]]) -> None:
         clock = self._client.clock

@@ -24,8 +24,8 @@ from kfp_jax.sweep.end import error_of
 from kfp_jax.sweep.space import Space
 from kfp_jax.sweep.spec import SweepSpec, default_max_failed
 from kfp_jax.sweep.study import Pruner, Sampler, Study
-from kfp_jax.sweep.trial import Direction
 from kfp_jax.sweep.summary import SweepSummary
+from kfp_jax.sweep.trial import Direction
 from kfp_jax.sweep_folder import (
     LEADERBOARD,
     TRIALS,
@@ -35,7 +35,7 @@ from kfp_jax.sweep_folder import (
     write_results,
 )
 from kfp_jax.sweep_news import SweepNews
-from kfp_jax.tuning import default_parallel, run_sweep, warmed
+from kfp_jax.tuning import default_parallel, run_sweep, study_name, warmed
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,7 @@ def sweep(
             max_trials=max_trials,
         )
         sink = task_sink("sweep")
-        where = task_backend(backend, sink)
+        where = task_backend(backend, sink, study_name(job))
         parallel = parallel or default_parallel(where, num_nodes)
         spec = SweepSpec(
             job=job,
