@@ -113,7 +113,9 @@ class Space:
         if name not in self.conditions:
             return {}
         condition = self.conditions[name]
-        return {"when": {condition.name: list(condition.values)}}
+        # One value stands alone: in a list it might be taken for a value that is that list.
+        single = len(condition.values) == 1
+        return {"when": {condition.name: condition.values[0] if single else [*condition.values]}}
 
     def points(self) -> int | None:
         """Returns how many points the space has; None if it is continuous."""
@@ -206,8 +208,7 @@ class Space:
             sizes: dict[int, int] = {}
             for child, condition in self._children.get(name, ()):
                 below = _with_branches(self.entries[child], branches[child])
-                for value in condition.values:
-                    slot = self.entries[name].index(value)
+                for slot in {self.entries[name].index(value) for value in condition.values}:
                     sizes[slot] = sizes.get(slot, 1) * below
             branches[name] = sorted(sizes.items())
         return branches
@@ -329,10 +330,9 @@ def _wanted(entry: Entry, wanted: Any) -> tuple[Any, ...]:
     try:
         return (entry.read(wanted),)
     except (TypeError, ValueError):
-        several = {json_key(value): entry.read(value) for value in wanted}
-        if not several:
+        if not wanted:
             raise
-        return tuple(several.values())
+        return tuple(entry.read(value) for value in wanted)
 
 
 def uniform(
