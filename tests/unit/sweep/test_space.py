@@ -2,6 +2,7 @@ import itertools
 import json
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -42,6 +43,12 @@ def test_the_helpers_give_what_a_person_would_type() -> None:
 def test_a_space_survives_json() -> None:
     space = Space.from_json(TYPED)
     assert Space.from_json(json.loads(json.dumps(space.to_json()))) == space
+
+
+def test_the_space_in_the_guide_is_one() -> None:
+    guide = Path(__file__).parents[3] / "docs" / "search-space.md"
+    text = guide.read_text().split("```json\n")[1].split("```")[0]
+    assert set(Space.from_json(json.loads(text)).conditions) == {"momentum"}
 
 
 def test_reading_a_space_loads_none_of_the_heavy_libraries() -> None:
