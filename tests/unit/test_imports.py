@@ -10,8 +10,16 @@ import kfp_jax
 HEAVY = {"kfp", "kubernetes", "jax", "numpy", "optuna", "matplotlib"}
 
 # The KFP definitions and what their bodies call exist to use kfp, which brings kubernetes; one file
-# uses kubernetes itself, and is imported when a cluster is asked for.
-EXEMPT = ("kfp_jax.components", "kfp_jax.entry", "kfp_jax.kube.access")
+# uses kubernetes itself, and is imported when a cluster is asked for. The files of the sweep that use
+# Optuna and CMA-ES are imported when one of these is asked for a suggestion.
+EXEMPT = (
+    "kfp_jax.components",
+    "kfp_jax.entry",
+    "kfp_jax.kube.access",
+    "kfp_jax.sweep.codes",
+    "kfp_jax.sweep.evolution",
+    "kfp_jax.sweep.tpe",
+)
 
 PROBE = """
 import importlib, json, sys
