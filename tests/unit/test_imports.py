@@ -10,8 +10,8 @@ import kfp_jax
 HEAVY = {"kfp", "kubernetes", "jax", "numpy", "optuna", "matplotlib"}
 
 # The KFP definitions and what their bodies call exist to use kfp, which brings kubernetes; one file
-# uses kubernetes itself, and is imported when a cluster is asked for. The files of the sweep that use
-# Optuna and CMA-ES are imported when one of these is asked for a suggestion.
+# uses kubernetes itself, and is imported when a cluster is asked for. Those of the sweep are
+# imported when Optuna or CMA-ES is asked for a suggestion.
 EXEMPT = (
     "kfp_jax.components",
     "kfp_jax.entry",

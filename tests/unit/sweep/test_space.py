@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from kfp_jax.errors import SpecError
 from kfp_jax.sweep import Space, choice, integer, loginteger, loguniform, uniform
@@ -321,6 +321,7 @@ def finite_spaces(draw: st.DrawFn) -> Space:
     return Space.from_json(entries)
 
 
+@settings(max_examples=40)
 @given(finite_spaces())
 def test_the_grid_is_every_point_once_and_each_has_its_number(space: Space) -> None:
     assert Space.from_json(json.loads(space.text)) == space
@@ -333,6 +334,7 @@ def test_the_grid_is_every_point_once_and_each_has_its_number(space: Space) -> N
         assert space.point(number) == point
 
 
+@settings(max_examples=40)
 @given(finite_spaces(), st.data())
 def test_every_place_is_a_point(space: Space, data: st.DataObject) -> None:
     places = {name: data.draw(st.floats(0, 1)) for name in space.entries}
