@@ -52,6 +52,7 @@ class ProcessState:
         }
         self._streams = (sys.stdout, sys.stderr)
         self._jax = _JaxSettings()
+        self._frozen = False
         self._environ: dict[str, str] = {}
         self._path: list[str] = []
         self._umask = 0
@@ -96,6 +97,10 @@ class ProcessState:
         cast(list[Any], warnings.filters)[:] = self._filters
         self._restore_streams()
         gc.collect()  # closes the files that nothing refers to any more
+        if not self._frozen:
+            # Modules and compiled code, which stay: looking through them takes a tenth of a second.
+            self._frozen = True
+            gc.freeze()
         settings = self._jax.restore()
         return settings and all(map(_is_harmless, set(threading.enumerate()) - self._threads))
 

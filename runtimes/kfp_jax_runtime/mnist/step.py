@@ -109,10 +109,16 @@ def initial_state(config: MnistConfig, mesh: Mesh) -> State:
     params = model.initial_parameters(config.channels, config.hidden, config.seed)
     zeros = jax.tree.map(
         lambda leaf: np.zeros(leaf.shape, leaf.dtype),
-        jax.eval_shape(optimizer(0.0, 0.0).init, params),
+        _optimizer_shapes(config.channels, config.hidden),
     )
     step: Any = np.zeros((), np.int32)
     return replicate(mesh, State(params, zeros, step))
+
+
+@functools.lru_cache(model.NETS_KEPT)
+def _optimizer_shapes(channels: tuple[int, ...], hidden: int) -> Any:
+    params = model.initial_parameters(channels, hidden, seed=0)
+    return jax.eval_shape(optimizer(0.0, 0.0).init, params)
 
 
 def make_batch(
