@@ -7,6 +7,8 @@ others' means. For each way the clock runs from nothing to the last result; all 
 code in the same cache on disk, as every sweep but a machine's first does.
 """
 
+import contextlib
+import ctypes
 import functools
 import json
 import os
@@ -28,6 +30,7 @@ from kfp_jax.launch import launch
 from kfp_jax.spec import TrainSpec
 from training import prepare
 
+PR_SET_CHILD_SUBREAPER = 36
 TRIALS = 40
 AT_ONCE = 2
 CORES = 2
@@ -153,7 +156,11 @@ def theirs(
     trials.write_text(json.dumps(given))
     python = sys.executable if way == "optuna" else str(RAY)
     command = [python, str(HERE / "peer_trials.py"), way, str(trials)]
+    ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1)  # Ray's daemons become ours, to be counted
     done = subprocess.run(command, env=environ, capture_output=True, text=True, check=False)
+    with contextlib.suppress(ChildProcessError):
+        while True:
+            os.wait()
     if done.returncode:
         raise RuntimeError(f"{way} failed:\n{done.stdout[-2000:]}\n{done.stderr[-4000:]}")
     result = json.loads(done.stdout.splitlines()[-1])
