@@ -25,9 +25,8 @@ from kfp_jax.spec import Limits, TrainSpec
 from kfp_jax.sweep.end import error_of
 from kfp_jax.sweep.space import Space
 from kfp_jax.sweep.spec import SweepSpec, default_max_failed
-from kfp_jax.sweep.study import Pruner, Sampler, Study
+from kfp_jax.sweep.study import Study
 from kfp_jax.sweep.summary import SweepSummary
-from kfp_jax.sweep.trial import Direction
 from kfp_jax.sweep_folder import (
     LEADERBOARD,
     TRIALS,
@@ -62,6 +61,7 @@ def sweep(
     direction: str,
     sampler: str,
     pruner: str,
+    min_step: int,
     seed: int,
     max_failed: int,
     time_budget_seconds: float,
@@ -88,11 +88,12 @@ def sweep(
         )
         study = Study(
             space=Space.from_json(space),
-            direction=Direction(direction),
-            sampler=Sampler(sampler),
-            pruner=Pruner(pruner),
+            direction=direction,
+            sampler=sampler,
+            pruner=pruner,
             seed=seed,
             max_trials=max_trials,
+            min_step=min_step,
         )
         sink = task_sink("sweep")
         place = task_place(backend, sink, study_name(job))
