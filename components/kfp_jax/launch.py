@@ -109,7 +109,10 @@ def _run(
         reader = threading.Thread(target=recorder.consume, args=(lines,), name="logs")
         reader.start()
         with cancellation.carried_out_by(cancel):
-            return _follow(spec, backend, ref, recorder, stages, sink, clock)
+            end = _follow(spec, backend, ref, recorder, stages, sink, clock)
+            if end.status.phase.finished:
+                reader.join()  # what is still to be read would go with the job
+            return end
     finally:
         try:
             backend.delete(ref)

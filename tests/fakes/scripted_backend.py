@@ -52,10 +52,14 @@ class ScriptedBackend:
                 self._pending += event.lines
                 self._taken.notify_all()
                 self._taken.wait_for(lambda: not self._pending, timeout=self._patience)
+            status = event.status
             if "cancel" in self.calls:
-                yield JobStatus(Phase.CANCELLED)
+                status = JobStatus(Phase.CANCELLED)
+            if status.phase.finished:
+                self._end()
+            yield status
+            if "cancel" in self.calls and status.phase.finished:
                 return
-            yield event.status
 
     def logs(self, ref: JobRef) -> Iterator[LogLine]:
         while True:
@@ -69,14 +73,17 @@ class ScriptedBackend:
             if over:
                 return
 
+    def _end(self) -> None:
+        with self._taken:
+            self._over = True
+            self._taken.notify_all()
+
     def cancel(self, ref: JobRef) -> None:
         self.calls.append("cancel")
 
     def delete(self, ref: JobRef) -> None:
         self.calls.append("delete")
-        with self._taken:
-            self._over = True
-            self._taken.notify_all()
+        self._end()
 
     def find(self, labels: Mapping[str, str]) -> list[JobRef]:
         return []
