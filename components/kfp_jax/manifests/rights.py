@@ -52,5 +52,11 @@ LAUNCHER = (
         "", "pods", ("delete",), without="what waits for a failed process keeps its grace of 30 s"
     ),
     Right("", "events", ("list",), without="nobody is told why a job does not start"),
+    Right(
+        "",
+        "persistentvolumeclaims",
+        ("get",),
+        without="a volume that only one machine can mount is not noticed",
+    ),
     Right("", "services", ("get",), without="a foreign Service of a job's name is not noticed"),
 )
