@@ -32,10 +32,6 @@ class SweepNews:
         self._best = next(iter(ranked(pair, self._spec.study.direction)), None)
         self._sink.note(self._sentence(trial))
         self._progress()
-        if self._best is not None and self._best.score is not None:
-            best = {f"best {self._spec.job.objective}": self._best.score}
-            now = self._clock.wall()
-            self._sink.report(0, Report(Kind.METRICS, now, self._ended, best))
 
     def note(self, text: str) -> None:
         """Hands it on."""
@@ -49,6 +45,8 @@ class SweepNews:
         said = f"Trial {trial.number} {trial.state.value.lower()} in {trial.seconds:.1f} s"
         if trial.score is not None:
             said += f", {self._spec.job.objective} {show_number(trial.score)}"
+        if trial is self._best:
+            said += " (best so far)"
         said += f": {parameters_text(trial)}"
         return f"{said}: {trial.message}" if trial.state is TrialState.FAILED else said
 

@@ -9,13 +9,16 @@ from dataclasses import replace
 from queue import Empty, SimpleQueue
 from typing import Any, Protocol
 
+from kfp_jax import storage
 from kfp_jax.backends.base import Backend, LogLine
 from kfp_jax.backends.warm import WarmBackend
 from kfp_jax.cancellation import Cancellation
 from kfp_jax.clock import Clock, SystemClock
 from kfp_jax.errors import JobCancelled, KfpJaxError, SpecError
 from kfp_jax.launch import run_job
+from kfp_jax.names import job_name
 from kfp_jax.reports import Kind, Report
+from kfp_jax.spec import TrainSpec
 from kfp_jax.status import BAD_INPUT, JobStatus, Outcome, Phase
 from kfp_jax.sweep.end import End, SweepEnd
 from kfp_jax.sweep.pruning import should_prune
@@ -89,6 +92,12 @@ _PHASES = {
     TrialState.STOPPED: Phase.CANCELLED,
     TrialState.FAILED: Phase.FAILED,
 }
+
+
+def study_name(job: TrainSpec) -> str:
+    """Returns what a sweep's jobs have in common: the same for the same output folder."""
+    identity = str(storage.local_path(job.output_uri, "output_uri"))
+    return job_name(job.name, identity, 1).rpartition("-")[0]
 
 
 def default_parallel(backend: Backend, num_nodes: int) -> int:

@@ -4,6 +4,7 @@ PROGRAMS = {
     "mnist": "kfp_jax_runtime.mnist",
     "mnist_halving": "kfp_jax_runtime.mnist",
     "mnist_sweep": "kfp_jax_runtime.mnist",
+    "sweep": "",
 }
 """The pipelines, each with the program that its `parameters` go to."""
 

@@ -10,7 +10,7 @@ import contextlib
 import importlib
 import os
 import sys
-from collections.abc import Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
 
 from kfp_jax_runtime import compile_cache, exits, model_folder, node, program
 from kfp_jax_runtime.errors import BadInput, Stopped
@@ -18,6 +18,8 @@ from kfp_jax_runtime.report import Reporter, installed_versions, termination_log
 from kfp_jax_runtime.run import Run
 from kfp_jax_runtime.signals import SigtermListener, StopOnSigterm
 
+# Its module takes a while to import, and few clusters have a status server.
+STATUS_URL = "KUBEFLOW_TRAINER_SERVER_URL"
 _OWN_FRAMES = frozenset(
     {
         __file__,
@@ -77,9 +79,11 @@ def _bootstrap(
     _make_output(here)
     ready = program.load(arguments[0], here.parameters)
     parameters = ready.effective(here.parameters)
+    last_post = _show_status(here, environ, reporter)
     if not here.distributed:
         reporter.joined(parameters)
         _run(ready, Run(here, parameters, reporter, sigterm), reporter)
+        last_post()
         return
     # Imported here, because a single process may have no need of JAX at all.
     from kfp_jax_runtime import distributed
@@ -89,6 +93,7 @@ def _bootstrap(
     reporter.joined(parameters)
     _run(ready, Run(here, parameters, reporter, distributed.SyncPoint()), reporter)
     distributed.leave()
+    last_post()
 
 
 def _run(ready: program.Program, run: Run, reporter: Reporter) -> None:
@@ -105,6 +110,21 @@ def _run(ready: program.Program, run: Run, reporter: Reporter) -> None:
     if run.process_index == 0:
         exported = model_folder.NAME if model_folder.holds_model(run.model_dir) else None
         reporter.result(metrics, exported, installed_versions())
+
+
+def _show_status(
+    here: node.Node, environ: Mapping[str, str], reporter: Reporter
+) -> Callable[[], None]:
+    """Has process 0 show its reports in the TrainJob; returns what waits for the last of them."""
+    if here.process_index != 0 or not environ.get(STATUS_URL):
+        return lambda: None
+    from kfp_jax_runtime import status_server
+
+    poster = status_server.poster(environ)
+    if poster is None:
+        return lambda: None
+    reporter.also = poster.take
+    return poster.close
 
 
 def _make_output(here: node.Node) -> None:

@@ -123,6 +123,8 @@ class Reporter:
     termination_log: Path | None = None
     write: Callable[[bytes], None] = write_stdout
     clock: Callable[[], float] = time.time
+    also: Callable[[Mapping[str, object]], None] | None = None
+    """Is given each report after it has been written."""
     _started: float = field(init=False)
 
     def __post_init__(self) -> None:
@@ -195,6 +197,8 @@ class Reporter:
     def _send(self, kind: str, **fields: object) -> dict[str, object]:
         report = {"v": VERSION, "kind": kind, "time": self._now(), **fields}
         self.write(line_of(report))
+        if self.also is not None:
+            self.also(report)
         return report
 
     def _keep(self, report: dict[str, object]) -> None:

@@ -333,6 +333,22 @@ def test_a_pod_that_somebody_deletes_is_named(
     assert "the pod of process 1 was deleted by somebody" in outcome.message
 
 
+@pytest.mark.parametrize("rights", [True, False], ids=["may-delete-pods", "may-not"])
+def test_a_failure_is_told_though_another_process_hangs(
+    make: MakeBackend, server: FakeApiServer, tmp_path: Path, rights: bool
+) -> None:
+    if not rights:
+        server.fail(403, method="DELETE", path="/pods/", times=10, message="no")
+    hang = "trap '' TERM; while :; do sleep 0.1; done"
+    script = f'[ "$JAX_PROCESS_ID" = 1 ] || {{ {hang}; }}; echo up; exit 7'
+    grace = 20 if rights else 2
+    with FakeCluster(server, grace=grace):
+        began = time.monotonic()
+        outcome = launch(spec(tmp_path, script, num_nodes=2), make())
+    assert "process 1 exited with code 7" in outcome.message
+    assert time.monotonic() - began < 5
+
+
 def test_cancelled_it_saves_and_is_gone(
     make: MakeBackend, server: FakeApiServer, cluster: FakeCluster, tmp_path: Path
 ) -> None:

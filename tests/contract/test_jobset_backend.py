@@ -1,4 +1,4 @@
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import pytest
 from contract.backend_contract import BackendContract
@@ -11,13 +11,20 @@ from kfp_jax.pods import Pods
 
 
 class TestJobSetBackend(BackendContract):
+    labels: Mapping[str, str] = {}
     impossible = {"pods": Pods(runtime="a-runtime")}, "a JobSet has none"
 
     @pytest.fixture
     def backend(self) -> Iterator[Backend]:
         with make_server() as server, FakeCluster(server):
             client = make_client(server, clock=SystemClock())
-            backend = JobSetBackend(client)
+            backend = JobSetBackend(client, labels=self.labels)
             yield backend
             backend.close()
             client.close()
+
+
+class TestJobSetBackendOfAStudy(TestJobSetBackend):
+    """Its jobs share their watches."""
+
+    labels = {"study": "lr-sweep"}

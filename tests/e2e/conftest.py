@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from e2e.jobs import left_in
 from e2e.mnist import mnist, preparation
-from e2e.places import ACCOUNT, ROOT, SHARED, Place, kubectl, launcher_overlay
+from e2e.places import ACCOUNT, ROOT, SHARED, Place, kubectl, launcher_overlay, until
 from kfp_jax.backends.local import LocalBackend
 from kfp_jax.kube.access import find_access
 from kfp_jax.kube.client import Client
@@ -77,6 +78,13 @@ def local_outcome(shared: Path, dataset: Path) -> Outcome:
     outcome = launch(mnist(shared / "local", dataset), LocalBackend())
     assert outcome.phase is Phase.SUCCEEDED, outcome.message
     return outcome
+
+
+@pytest.fixture
+def nothing_is_left(place: Place) -> Iterator[None]:
+    """Holds a test to this: after it nothing of its jobs is in the namespace."""
+    yield
+    until("nothing is left", lambda: not left_in(place))
 
 
 @pytest.fixture

@@ -5,7 +5,6 @@ import os
 import subprocess
 import sys
 import threading
-import venv
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ import pytest
 import yaml
 from e2e.mnist import mnist
 from e2e.places import ACCOUNT, Place, kubectl, until
+from e2e.sdk import python_with_sdk
 from kfp_jax.backends.choice import Cluster, on_cluster
 from kfp_jax.kube.resources import JOBSETS, QUOTAS, TRAINJOBS
 from kfp_jax.launch import job_ref
@@ -153,18 +153,7 @@ def test_a_jobset_with_names_of_its_own_is_followed_and_cancelled(place: Place, 
 
 @pytest.fixture(scope="session")
 def sdk(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A Python with the Kubeflow SDK, which needs another Kubernetes client than kfp allows."""
-    folder = tmp_path_factory.mktemp("sdk")
-    venv.create(folder, with_pip=True)
-    python = folder / "bin" / "python"
-    install = [python, "-m", "pip", "install", "--quiet", "kubeflow==0.5.0"]
-    done = subprocess.run(install, capture_output=True, text=True, check=False)
-    if done.returncode:
-        message = f"the Kubeflow SDK cannot be installed: {done.stderr[-500:]}"
-        if os.environ.get("CI"):
-            pytest.fail(message)
-        pytest.skip(message)
-    return python
+    return python_with_sdk(tmp_path_factory.mktemp("sdk"))
 
 
 def train_by_sdk(sdk: Path, place: Place, script: str) -> str:

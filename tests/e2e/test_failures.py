@@ -5,31 +5,27 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from e2e.jobs import BACKENDS
 from e2e.mnist import PODS
-from e2e.places import Place, kubectl, until
-from kfp_jax.backends.cluster import ClusterBackend
-from kfp_jax.backends.jobset import JobSetBackend
-from kfp_jax.backends.trainer import TrainerBackend
-from kfp_jax.kube.requests import Resource
-from kfp_jax.kube.resources import JOBSETS, QUOTAS, RUNTIMES, TRAINJOBS
-from kfp_jax.kube.resources import PODS as ALL_PODS
+from e2e.places import Place, kubectl
+from kfp_jax.kube.resources import QUOTAS
 from kfp_jax.launch import launch
 from kfp_jax.pods import Resources
 from kfp_jax.spec import Limits, TrainSpec
 from kfp_jax.status import Outcome, Phase
 
-BACKENDS: tuple[type[ClusterBackend], ...] = (TrainerBackend, JobSetBackend)
+pytestmark = pytest.mark.usefixtures("nothing_is_left")
+
 EAT = "import os; x = []\nwhile True: x.append(bytearray(os.urandom(1 << 20)) * 16)"
 # A shell heeds SIGTERM while it waits, and not while something runs in front of it.
 WAIT = "trap 'exit 143' TERM; sleep 100 & wait"
 # Process 1 alone does it; the others wait.
 ONE = f'[ "$JAX_PROCESS_ID" = 1 ] || {{ {WAIT}; }};'
-LEFT: tuple[Resource, ...] = (TRAINJOBS, JOBSETS, RUNTIMES, ALL_PODS)
 
 
-@pytest.fixture(params=BACKENDS, ids=lambda kind: kind.name)
+@pytest.fixture(params=BACKENDS)
 def run(place: Place, request: pytest.FixtureRequest) -> Callable[..., Outcome]:
-    """Runs a shell script on two nodes and returns how it ended; nothing may be left of it."""
+    """Runs a shell script on two nodes and returns how it ended."""
 
     def run(script: str, *, pods: dict[str, Any] | None = None, **more: Any) -> Outcome:
         given: dict[str, Any] = {
@@ -39,13 +35,8 @@ def run(place: Place, request: pytest.FixtureRequest) -> Callable[..., Outcome]:
             "output_uri": str(place.folder / "out"),
             "pods": replace(PODS, **(pods or {})),
         }
-        backend = request.param(place.client, namespace=place.namespace)
-        outcome = launch(TrainSpec(**{**given, **more}), backend)
-        until(
-            "nothing is left",
-            lambda: not any(place.client.list(kind, place.namespace).items for kind in LEFT),
-        )
-        return outcome
+        backend = BACKENDS[request.param](place.client, namespace=place.namespace)
+        return launch(TrainSpec(**{**given, **more}), backend)
 
     return run
 

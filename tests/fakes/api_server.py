@@ -97,6 +97,7 @@ class FakeApiServer:
         self.served = {*CORE, *served}
         self.token = token
         self.allowed: Callable[[Manifest], bool] = lambda attributes: True
+        self.rules: list[Manifest] = []  # what it lists of that
         self.openapi: dict[str, Manifest] = {}
         self.warning = ""
         self.finalized: set[tuple[str, str]] = set()  # kinds that a controller takes apart first
@@ -256,7 +257,8 @@ class FakeApiServer:
         """Says that an object is to go; whoever takes it apart removes it."""
         with self.changed:
             item = copy.deepcopy(self.objects[api, plural][namespace, name])
-            if "deletionTimestamp" not in item["metadata"]:
+            # Asked once more, a pod may be given less time and never more.
+            if grace < item["metadata"].get("deletionGracePeriodSeconds", grace + 1):
                 item["metadata"] |= {
                     "deletionTimestamp": now(),
                     "deletionGracePeriodSeconds": grace,
@@ -454,6 +456,8 @@ class _Handler(BaseHTTPRequestHandler):
             self._answer(200, {"gitVersion": "v1.36.2"})
         elif path.startswith("/openapi/v3/apis/"):
             self._found(api.openapi.get(path.removeprefix("/openapi/v3/apis/")))
+        elif parts[-1] == "selfsubjectrulesreviews":
+            self._answer(201, {**body, "status": {"resourceRules": api.rules, "incomplete": True}})
         elif parts[-1] == "selfsubjectaccessreviews":
             allowed = api.allowed(body["spec"]["resourceAttributes"])
             self._answer(201, {**body, "status": {"allowed": allowed}})
@@ -499,7 +503,10 @@ class _Handler(BaseHTTPRequestHandler):
                 if wanted not in (None, item["metadata"]["uid"]):
                     return self._answer(409, _status(409, "Conflict", "the UID does not fit"))
                 if place.kind in api.finalized:
-                    if body.get("propagationPolicy") == "Foreground":
+                    if place.kind == ("v1", "pods"):
+                        grace = body.get("gracePeriodSeconds", 30)
+                        api.finalize(*place.kind, place.name, place.namespace, grace)
+                    elif body.get("propagationPolicy") == "Foreground":
                         api.finalize(*place.kind, place.name, place.namespace)
                     else:
                         api.remove(*place.kind, place.name, place.namespace, alone=True)

@@ -205,12 +205,12 @@ class FakeCluster:
         codes = {_exit_code(pod) for pod in failed}
         restarts, most = status.get("restarts", 0), policy.get("maxRestarts", 0)
         again = restarts < most and not codes & final
-        for pod in pods:
-            if again or pod["status"]["phase"] == "Running":
-                self.server.finalize(*PODS, pod["metadata"]["name"], namespace, 30)
+        running = [pod for pod in pods if pod["status"]["phase"] == "Running"]
+        for pod in pods if again else running:
+            self.server.finalize(*PODS, pod["metadata"]["name"], namespace, 30)
         if again:
             self.server.put(*JOBSETS, {**jobset, "status": {"restarts": restarts + 1}}, namespace)
-        else:
+        elif not running:  # as the real one, which waits for the last pod
             reason = "ReachedMaxRestarts" if most and not codes & final else "FailedJobs"
             self._end(jobset, "Failed", reason, "jobset failed due to one or more job failures")
 
@@ -239,7 +239,7 @@ class FakeCluster:
                 self._start(pod)
             return
         if leaving:
-            run.stop(self._grace)
+            run.stop(min(self._grace, pod["metadata"]["deletionGracePeriodSeconds"]))
         if run.over and not run.told:
             run.told = True
             code = run.process.returncode

@@ -96,10 +96,21 @@ def jobset(
     nodes: int = 2,
     restarts: int = 0,
     owner: str = TRAINJOB_UID,
+    job: Manifest | None = None,
     **spec: Any,
 ) -> Manifest:
     owners = [{"kind": "TrainJob", "name": "j", "uid": owner}] if owner else []
-    node = {"name": "node", "template": {"spec": {"parallelism": nodes}}}
+    node = {
+        "name": "node",
+        "template": {
+            "spec": {
+                "parallelism": nodes,
+                "backoffLimit": 0,
+                "template": {"spec": {"restartPolicy": "Never"}},
+                **(job or {}),
+            }
+        },
+    }
     return {
         "metadata": {"name": "j", "uid": JOBSET_UID, "ownerReferences": owners},
         "spec": {"replicatedJobs": [node], **spec},

@@ -9,13 +9,11 @@ import kfp_jax
 
 HEAVY = {"kfp", "kubernetes", "jax", "numpy", "optuna", "matplotlib"}
 
-# The KFP definitions and what their bodies call exist to use kfp, which brings kubernetes; one file
-# uses kubernetes itself, and is imported when a cluster is asked for; the samplers that use Optuna
-# are imported at their first suggestion.
+# The KFP definitions and what their bodies call exist to use kfp, which brings kubernetes; the
+# samplers that use Optuna are imported at their first suggestion.
 EXEMPT = (
     "kfp_jax.components",
     "kfp_jax.entry",
-    "kfp_jax.kube.access",
     "kfp_jax.sweep.codes",
     "kfp_jax.sweep.evolution",
     "kfp_jax.sweep.tpe",

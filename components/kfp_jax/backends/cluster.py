@@ -1,7 +1,8 @@
 """What both cluster backends share: start or adopt, follow, end and find a job on an API server."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any
 
@@ -9,7 +10,8 @@ from kfp_jax.backends.adoption import Verdict, judge
 from kfp_jax.backends.base import JobRef, LogLine, never
 from kfp_jax.backends.observer import Objects, Observer
 from kfp_jax.backends.pod_status import JOBSET_NAME, Manifest, Pod
-from kfp_jax.errors import Conflict, Forbidden, NotFound, Rejected, SpecError
+from kfp_jax.backends.study_watch import StudyWatch
+from kfp_jax.errors import ClusterError, Conflict, Forbidden, NotFound, Rejected, SpecError
 from kfp_jax.kube.client import Client
 from kfp_jax.kube.logs import Label, LogFollower
 from kfp_jax.kube.requests import PODS, Resource
@@ -17,7 +19,7 @@ from kfp_jax.kube.resources import EVENTS, SERVICES
 from kfp_jax.kube.stop import Stop
 from kfp_jax.kube.watch import Added, Deleted, Listed, Modified, Target, watch
 from kfp_jax.manifests.environment import NODE
-from kfp_jax.manifests.identity import JOB_LABEL, Identity, Owner, label
+from kfp_jax.manifests.identity import JOB_LABEL, STUDY, Identity, Owner, label
 from kfp_jax.manifests.pod import warnings
 from kfp_jax.names import attempt_of, job_name, label_value, next_attempt
 from kfp_jax.spec import TrainSpec
@@ -25,6 +27,8 @@ from kfp_jax.status import JobStatus
 
 # Kubernetes gives a pod 30 s to save and leave unless its spec says otherwise.
 GONE_SECONDS = 60.0
+# For what waits for a process that has failed; 0 would not wait for the machine's word.
+STRANDED_SECONDS = 1
 _NAMES_TRIED = 100
 
 
@@ -58,7 +62,8 @@ class ClusterBackend(ABC):
         Args:
             client: To the API server.
             namespace: Where the jobs are; by default the client's.
-            labels: What the jobs belong to: run, task, study, trial -> any text.
+            labels: What the jobs belong to: run, task, study, trial -> any text. Those of a study
+                are watched together.
             owner: What the jobs are deleted with.
         """
         self._client = client
@@ -66,24 +71,41 @@ class ClusterBackend(ABC):
         self._labels = dict(labels or {})
         self._owner = owner
         self._observers: dict[str, Observer] = {}
+        self._study = self._study_watch()
+        # What a job was checked with: `submit` follows at once, and needs the same.
+        self._checked: dict[str, Manifest] = {}
 
     def validate(self, spec: TrainSpec, cancelled: Callable[[], bool] = never) -> list[str]:
         """Asks the server, which stores nothing, whether it would take the job."""
         del cancelled  # nothing here takes long
-        found = [*self._check(spec, self._identity(job_name(spec.name, spec.output_uri, 1)))]
+        identity = self._identity(job_name(spec.name, spec.output_uri, 1))
+        with ThreadPoolExecutor(2) as pool:  # the dry run takes longest
+            rights = pool.submit(self._check_rights)
+            found = [*self._check(spec, identity)]
+        return [*found, *rights.result(), *warnings(spec)]
+
+    def _check_rights(self) -> list[str]:
+        """Returns a warning for each right that a job runs without.
+
+        Raises:
+            Forbidden: It would not run.
+        """
+        known = self._client.rights(self._namespace)
         for verb, resource, subresource in self._rights():
-            if not self._client.may(verb, resource, self._namespace, subresource=subresource):
+            if not known.allow(verb, resource, subresource) and not self._client.may(
+                verb, resource, self._namespace, subresource=subresource
+            ):
                 what = f"{resource}/{subresource}" if subresource else str(resource)
                 raise Forbidden(
                     f"This account may not {verb} {what} in namespace {self._namespace}; have it"
                     " bound to the Role kfp-jax-launcher of runtimes/manifests."
                 )
-        if not self._client.may("list", EVENTS, self._namespace):
-            found.append(
-                f"This account may not list events in namespace {self._namespace}: why a job has no"
-                " pods will not be told."
-            )
-        return [*found, *warnings(spec)]
+        if known.allow("list", EVENTS) or self._client.may("list", EVENTS, self._namespace):
+            return []
+        return [
+            f"This account may not list events in namespace {self._namespace}: why a job has no"
+            " pods will not be told."
+        ]
 
     @abstractmethod
     def render(self, spec: TrainSpec, ref: JobRef) -> list[dict[str, Any]]:
@@ -156,14 +178,26 @@ class ClusterBackend(ABC):
         """Looks after no job any more; the jobs run on."""
         while self._observers:
             self._observers.popitem()[1].close()
+        if self._study:
+            self._study.close()
 
     @abstractmethod
     def _check(self, spec: TrainSpec, identity: Identity) -> Sequence[str]:
         """Returns warnings about a job that the server would take, or raises."""
 
+    def _read_base(self, spec: TrainSpec, identity: Identity) -> Manifest:
+        """Returns what is there already of all that the job is made from."""
+        del spec, identity
+        return {}
+
     @abstractmethod
-    def _create(self, spec: TrainSpec, identity: Identity) -> Manifest:
+    def _create(self, spec: TrainSpec, identity: Identity, base: Manifest) -> Manifest:
         """Creates what the job needs and then the job, and returns that.
+
+        Args:
+            spec: What to train.
+            identity: Who the job is.
+            base: What `_read_base` returned.
 
         Raises:
             Conflict: The job's name is taken.
@@ -205,12 +239,28 @@ class ClusterBackend(ABC):
         return JobRef(self.name, metadata["name"], metadata["namespace"], metadata["uid"])
 
     def _observe(self, job: Manifest, *, renews: bool = False) -> Observer:
-        observer = Observer(self._client, job, self.watched, self._reduce, renews=renews)
+        mine = label_value(self._labels.get(STUDY, ""))
+        of_study = mine and job["metadata"].get("labels", {}).get(label(STUDY)) == mine
+        observer = Observer(
+            self._client,
+            job,
+            self.watched,
+            self._reduce,
+            renews=renews,
+            study=self._study if of_study else None,
+        )
         before = self._observers.pop(observer.name, None)
         if before:
             before.close()
         self._observers[observer.name] = observer
         return observer
+
+    def _study_watch(self) -> StudyWatch | None:
+        study = self._labels.get(STUDY)
+        if not study:
+            return None
+        selector = f"{label(STUDY)}={label_value(study)}"
+        return StudyWatch(self._client, self._namespace, (*self.watched, PODS), selector)
 
     def _observer(self, ref: JobRef) -> Observer:
         observer = self._observers.get(ref.name)
@@ -220,13 +270,18 @@ class ClusterBackend(ABC):
 
     def _obtain(self, spec: TrainSpec, identity: Identity) -> Manifest | None:
         """Returns the job of that name, made now or before; None where the name is used up."""
-        found = self._get(self.job, identity.name)
+        around = (*self.watched[1:], SERVICES)
+        with ThreadPoolExecutor(len(around) + 3) as pool:  # one after another they would add up
+            base = pool.submit(self._read_base, spec, identity)
+            pods = pool.submit(self._has_pods, identity)
+            others = {kind: pool.submit(self._get, kind, identity.name) for kind in around}
+            found = self._get(self.job, identity.name)
         if found is None:
-            if self._is_used(identity):
+            if self._is_used(identity, others) or pods.result():
                 self._wait_for_pods(identity.name)
                 return None
             try:
-                return self._create(spec, identity)
+                return self._create(spec, identity, base.result())
             except Conflict:  # made meanwhile, by a try of ours whose answer was lost, say
                 found = self._get(self.job, identity.name)
                 if found is None:
@@ -277,15 +332,17 @@ class ClusterBackend(ABC):
             " try again later, or look at their machines."
         )
 
-    def _is_used(self, identity: Identity) -> bool:
+    def _is_used(
+        self, identity: Identity, others: Mapping[Resource, Future[Manifest | None]]
+    ) -> bool:
         """Returns whether something of an earlier job of that name is still being removed.
 
         Raises:
             Conflict: What the job will need the name for is somebody else's.
         """
-        for kind in (*self.watched[1:], SERVICES):
+        for kind, reading in others.items():
             with suppress(Forbidden):
-                item = self._get(kind, identity.name)
+                item = reading.result()
                 if item is None:
                     continue
                 metadata = item["metadata"]
@@ -298,6 +355,9 @@ class ClusterBackend(ABC):
                     f"{kind} {identity.name} in namespace {self._namespace} is not of this task,"
                     " and the job needs that name; delete it or use another name."
                 )
+        return False
+
+    def _has_pods(self, identity: Identity) -> bool:
         selector = f"{JOBSET_NAME}={identity.name}"
         return bool(self._client.list(PODS, self._namespace, labels=selector).items)
 
@@ -309,9 +369,23 @@ class ClusterBackend(ABC):
         self._observers.pop(observer.name, None)
         try:
             self._delete(observer.job)
+            self._end_soon(observer.stranded)
             observer.wait_until_gone(GONE_SECONDS)
         finally:
             observer.close()
+
+    def _end_soon(self, pods: Iterable[Pod]) -> None:
+        """Shortens the grace of pods that have nothing to save: they wait for one that is dead."""
+        for pod in pods:
+            metadata = pod.manifest["metadata"]
+            with suppress(ClusterError):  # then they take their time
+                self._client.delete(
+                    PODS,
+                    self._namespace,
+                    metadata["name"],
+                    uid=metadata["uid"],
+                    grace=STRANDED_SECONDS,
+                )
 
     def _get(self, kind: Resource, name: str) -> Manifest | None:
         try:

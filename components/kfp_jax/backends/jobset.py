@@ -41,7 +41,7 @@ class JobSetBackend(ClusterBackend):
             raise refused(error) from error
         return []
 
-    def _create(self, spec: TrainSpec, identity: Identity) -> Manifest:
+    def _create(self, spec: TrainSpec, identity: Identity, base: Manifest) -> Manifest:
         return self._client.create(JOBSETS, self._namespace, jobset(spec, identity))
 
     def _reduce(self, objects: Objects, pods: Sequence[Pod]) -> JobStatus:

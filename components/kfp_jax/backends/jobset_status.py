@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from kfp_jax.backends.pod_status import Manifest, Pod, condition, line, reduce_pods
 from kfp_jax.manifests.environment import NODE
 from kfp_jax.manifests.identity import QUEUE_LABEL
-from kfp_jax.status import JobStatus, Phase, ProcessStatus
+from kfp_jax.status import FAILING, JobStatus, Phase, ProcessStatus
 
 
 def reduce_jobset(jobset: Manifest, pods: Sequence[Pod]) -> JobStatus:
@@ -29,6 +29,8 @@ def reduce_jobset(jobset: Manifest, pods: Sequence[Pod]) -> JobStatus:
         return stands(Phase.QUEUED, *queue(jobset))
     if restarts and not any(pod.restart == restarts for pod in own):
         return stands(Phase.RESTARTING)
+    if is_final(jobset) and any(item.failed_at is not None for item in processes):
+        return stands(Phase.RUNNING, FAILING)
     if all(item.alive or item.exit_code == 0 for item in processes):
         return stands(Phase.RUNNING)
     return stands(Phase.STARTING, *held_up(processes))
@@ -40,6 +42,34 @@ def node_count(jobset: Manifest) -> int:
         if job["name"] == NODE:
             return int(job["template"]["spec"].get("parallelism") or 1)
     return 0
+
+
+def is_final(jobset: Manifest) -> bool:
+    """Returns whether the failure of one process is the end of the job.
+
+    The JobSet itself says so only when the last process has left, which takes the others the whole
+    of their grace where they wait for the one that failed.
+    """
+    spec = jobset["spec"]
+    policy, status = spec.get("failurePolicy") or {}, jobset.get("status", {})
+    used = status.get("restartsCountTowardsMax") or status.get("restarts") or 0
+    replicated = spec.get("replicatedJobs", ())
+    jobs = [job["template"]["spec"] for job in replicated if job["name"] == NODE]
+    return (
+        used >= (policy.get("maxRestarts") or 0)
+        and _only(policy, "FailJobSet")
+        and all(
+            job.get("backoffLimit") == 0
+            and job["template"]["spec"].get("restartPolicy") == "Never"
+            and _only(job.get("podFailurePolicy") or {}, "FailJob")
+            for job in jobs
+        )
+    )
+
+
+def _only(policy: Manifest, action: str) -> bool:
+    """Returns whether no rule of a policy does anything else."""
+    return all(rule.get("action") == action for rule in policy.get("rules") or ())
 
 
 def suspended(job: Manifest) -> bool:

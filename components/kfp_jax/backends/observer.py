@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 
 from kfp_jax.backends.event_status import explained
 from kfp_jax.backends.pod_status import JOBSET_NAME, Manifest, Pod
+from kfp_jax.backends.study_watch import StudyWatch
 from kfp_jax.errors import ClusterError
 from kfp_jax.kube.client import Client
 from kfp_jax.kube.feed import Feed
@@ -17,12 +18,14 @@ from kfp_jax.kube.retry import ONCE
 from kfp_jax.kube.stop import Stop
 from kfp_jax.kube.watch import Added, Deleted, Event, Listed, Modified, Target, watch
 from kfp_jax.manifests.identity import CANCELLED, RENEW_SECONDS, RENEWED
-from kfp_jax.status import JobStatus, Phase
+from kfp_jax.status import FAILING, JobStatus, Phase
 
 Objects = Mapping[Resource, Manifest]
 Reduce = Callable[[Objects, Sequence[Pod]], JobStatus]
 
 HEARTBEAT_SECONDS = 0.5
+# From the first failure that is seen to the job's: kubelets tell of what happened within a second.
+_SETTLING_SECONDS = 1.0
 _FIRST_LOOK_SECONDS = 2.0
 _LOOK_SECONDS = 30.0
 _CANCELLED = "Cancelled"
@@ -39,6 +42,7 @@ class Observer:
         reduce: Reduce,
         *,
         renews: bool,
+        study: StudyWatch | None = None,
     ) -> None:
         """Starts to watch.
 
@@ -48,6 +52,7 @@ class Observer:
             kinds: What to watch by the job's name, the job's own kind first.
             reduce: Makes the status of the newest objects of these kinds and all pods.
             renews: Whether to say on the job that somebody looks after it.
+            study: Watches the job along with others; None for watches of its own.
         """
         metadata = job["metadata"]
         self.name: str = metadata["name"]
@@ -56,6 +61,7 @@ class Observer:
         self._client = client
         self._kinds = tuple(kinds)
         self._reduce = reduce
+        self._study = study
         self._stop = Stop()
         self._changed = threading.Condition()
         self._objects: dict[Resource, Manifest] = {self._kinds[0]: job}
@@ -65,6 +71,7 @@ class Observer:
         self._listed: set[Resource] = set()
         self._there: set[Resource] = {self._kinds[0]}
         self._cancels = 0
+        self._failing_since: float | None = None
         self._status: JobStatus | None = None
         self._error: BaseException | None = None
         self._at_end: list[Callable[[], None]] = []
@@ -101,6 +108,14 @@ class Observer:
     def finished(self) -> bool:
         """Whether the job is known to have ended."""
         return self._status is not None and self._status.phase.finished
+
+    @property
+    def stranded(self) -> list[Pod]:
+        """The pods that run on though the job has failed: they have no one to work with."""
+        with self._changed:
+            if self._status is None or self._status.phase is not Phase.FAILED:
+                return []
+            return [pod for pod in self._pods.values() if not pod.ends]
 
     def cancel(self) -> None:
         """Says that we delete it; a second time, that nobody waits for its processes."""
@@ -153,12 +168,18 @@ class Observer:
             self._call_at_end()
 
     def _source(self, kind: Resource) -> Iterator[tuple[Resource, Event]]:
+        for event in self._watch(kind):
+            yield kind, event
+
+    def _watch(self, kind: Resource) -> Iterator[Event]:
+        if self._study:
+            uid = self.uid if kind == self._kinds[0] else ""
+            return self._study.events(kind, self.name, uid, self._stop)
         if kind is PODS:
             target = Target(kind, self._namespace, labels=f"{JOBSET_NAME}={self.name}")
         else:
             target = Target(kind, self._namespace, fields=f"metadata.name={self.name}")
-        for event in watch(self._client, target, stop=self._stop):
-            yield kind, event
+        return watch(self._client, target, stop=self._stop)
 
     def _follow(self, feed: Feed[tuple[Resource, Event]]) -> None:
         clock = self._client.clock
@@ -236,7 +257,7 @@ class Observer:
         status = self._reduce(self._objects, list(self._pods.values()))
         gone = self._kinds[0] not in self._there
         if not (gone or "deletionTimestamp" in self.job["metadata"]):
-            return explained(status, self.name, self._events)
+            return self._settled(explained(status, self.name, self._events))
         # `kfp-jax cancel` tells us by a mark on the job: that is no loss.
         cancels = self._cancels or int(CANCELLED in self.job["metadata"].get("annotations", {}))
         if status.phase is Phase.SUCCEEDED or (status.phase.finished and not cancels):
@@ -247,6 +268,18 @@ class Observer:
             phase = status.phase if not status.phase.finished else Phase.RUNNING
             return replace(status, phase=phase, reason=_CANCELLED, message="")
         return replace(status, phase=Phase.CANCELLED, reason="", message="")
+
+    def _settled(self, status: JobStatus) -> JobStatus:
+        """Returns a status of a job that has failed once all that failed together must be known."""
+        if (status.phase, status.reason) != (Phase.RUNNING, FAILING):
+            self._failing_since = None
+            return status
+        now = self._client.clock.now()
+        if self._failing_since is None:
+            self._failing_since = now
+        if now - self._failing_since < _SETTLING_SECONDS:
+            return status
+        return replace(status, phase=Phase.FAILED, reason="")
 
     def _relist_pods(self) -> None:
         """Reads the pods once more: their watch may be some milliseconds behind the job's."""

@@ -32,11 +32,13 @@ class Pod:
         manifest: What the server said.
         gone: Whether it is not there any more.
         asked: When somebody asked for its deletion, or None.
+        asked_at: The server's version when that was first seen: the order within a second.
     """
 
     manifest: Manifest
     gone: bool = False
     asked: float | None = None
+    asked_at: int = 0
 
     @classmethod
     def seen(cls, manifest: Manifest, *, gone: bool, before: "Pod | None") -> "Pod":
@@ -44,9 +46,13 @@ class Pod:
 
         When its grace is over the kubelet asks once more, and the server keeps that moment alone.
         """
-        moments = (before.asked if before else None, _asked(manifest))
-        asked = [moment for moment in moments if moment is not None]
-        return cls(manifest, gone, min(asked, default=None))
+        asked = _asked(manifest)
+        if before is None or before.asked is None:
+            version = str(manifest["metadata"].get("resourceVersion", ""))
+            seen = int(version) if asked is not None and version.isdecimal() else 0
+            return cls(manifest, gone, asked, seen)
+        first = before.asked if asked is None else min(before.asked, asked)
+        return cls(manifest, gone, first, before.asked_at)
 
     @property
     def process(self) -> int | None:
@@ -91,13 +97,13 @@ def reduce_pods(
     ]
     if failed and all(item.failed_at is None for item in found):
         deleted = [
-            (math.inf if pod.asked is None else pod.asked, not pod.ends, index)
+            (math.inf if pod.asked is None else pod.asked, pod.asked_at, not pod.ends, index)
             for index, pod in current.items()
             if index is not None and found[index].exit_code != 0
             if pod.asked is not None or pod.gone
         ]
         if deleted:
-            moment, _, first = min(deleted)
+            moment, _, _, first = min(deleted)
             found[first] = replace(found[first], failed_at=moment, reason=DELETED)
     return tuple(found)
 

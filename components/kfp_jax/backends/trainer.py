@@ -81,14 +81,17 @@ class TrainerBackend(ClusterBackend):
             pass  # `submit` finds out whose it is
         except Rejected as error:
             raise refused(error) from error
+        self._checked[identity.name] = runtime
         return lost(spec, runtime)
 
-    def _create(self, spec: TrainSpec, identity: Identity) -> Manifest:
-        runtime = self._runtime(spec, identity)
-        made = trainjob(spec, identity, runtime=runtime, dialect=self.dialect)
-        if not _is_own(runtime, identity):
+    def _read_base(self, spec: TrainSpec, identity: Identity) -> Manifest:
+        return self._checked.pop(identity.name, None) or self._runtime(spec, identity)
+
+    def _create(self, spec: TrainSpec, identity: Identity, base: Manifest) -> Manifest:
+        made = trainjob(spec, identity, runtime=base, dialect=self.dialect)
+        if not _is_own(base, identity):
             return self._client.create(TRAINJOBS, self._namespace, made)
-        self._create_runtime(runtime, identity)
+        self._create_runtime(base, identity)
         try:
             job = self._client.create(TRAINJOBS, self._namespace, made)
         except Rejected:

@@ -12,6 +12,7 @@ from kfp_jax.backends.choice import Cluster, choose_backend, connect, on_cluster
 from kfp_jax.doctor import CLUSTER
 from kfp_jax.errors import ClusterError
 from kfp_jax.kube.retry import Retry
+from kfp_jax.manifests.identity import STUDY
 
 if TYPE_CHECKING:
     from kfp_jax.kube.client import Client
@@ -38,20 +39,24 @@ def connected(context: str, namespace: str) -> "Iterator[tuple[Client, str]]":
         client.close()
 
 
-def place(backend: str, namespace: str, context: str, *, asked: bool = True) -> Backend:
+def place(
+    backend: str, namespace: str, context: str, *, study: str = "", asked: bool = True
+) -> Backend:
     """Returns the backend of that name, with its jobs in that place.
 
     Args:
         backend: One of `choice.NAMES`.
         namespace: "" for that of the context.
         context: "" for the current one.
+        study: Whose trials the jobs will be, or "".
         asked: Whether the cluster will be; else none need be known.
 
     Raises:
         SpecError: There is none, or what it needs is not installed.
         ClusterError: No cluster is known, or it does not answer.
     """
-    cluster = Cluster(context=context, namespace=namespace)
+    labels = {STUDY: study} if study else {}
+    cluster = Cluster(context=context, namespace=namespace, labels=labels)
     if not asked and backend in CLUSTER and not knows_cluster(context):
         from kfp_jax.kube.client import Client
         from kfp_jax.kube.session import Access

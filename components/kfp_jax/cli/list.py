@@ -42,7 +42,7 @@ def job_table(
     jobs: Sequence[ClusterJob], now: datetime, *, namespaces: bool
 ) -> tuple[list[str], list[list[str]]]:
     """Returns the columns and rows of a table of jobs. Pure."""
-    columns = ["job", "backend", "phase", "nodes", "restarts", "age", "run", "task", "made by"]
+    columns = ["job", "backend", "phase", "nodes", "restarts", "age", "run", "study", "made by"]
     rows = [
         [
             job.name,
@@ -52,7 +52,7 @@ def job_table(
             _count(job.restarts),
             age(job.created, now),
             job.run or "-",
-            job.task or "-",
+            job.study or "-",
             "kfp-jax" if job.ours else "others",
         ]
         for job in jobs

@@ -78,7 +78,7 @@ def job_rows(detail: Detail, reports: Sequence[Report], now: datetime) -> dict[s
         "restarts": "unknown" if job.restarts is None else str(job.restarts),
         "age": age(job.created, now),
         "run": job.run,
-        "task": job.task,
+        "study": job.study,
         "attempt": job.attempt,
     }
     return {name: value for name, value in rows.items() if value}

@@ -28,7 +28,7 @@ from kfp_jax.sweep_folder import (
     sweep_folder,
     write_results,
 )
-from kfp_jax.tuning import default_parallel, run_sweep, warmed
+from kfp_jax.tuning import default_parallel, run_sweep, study_name, warmed
 
 SpaceJson = Annotated[
     str,
@@ -103,7 +103,7 @@ def sweep(
         seed=seed,
         max_trials=max_trials,
     )
-    where = place(backend, namespace, context)
+    where = place(backend, namespace, context, study=study_name(job))
     parallel = parallel or default_parallel(where, job.num_nodes)
     spec = SweepSpec(
         job=job if job.objective else replace(job, objective="accuracy"),

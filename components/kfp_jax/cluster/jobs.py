@@ -9,7 +9,7 @@ from kfp_jax.backends.jobset_status import reduce_jobset
 from kfp_jax.backends.pod_status import JOBSET_NAME, Manifest, Pod
 from kfp_jax.backends.trainjob_status import owns, reduce_trainjob
 from kfp_jax.manifests.environment import NODE
-from kfp_jax.manifests.identity import ATTEMPT_LABEL, MANAGED_BY, PREFIX, RENEWED, label
+from kfp_jax.manifests.identity import ATTEMPT_LABEL, MANAGED_BY, PREFIX, RENEWED, STUDY, label
 from kfp_jax.manifests.runtime import CLUSTER_KIND
 from kfp_jax.status import JobStatus, Phase
 
@@ -51,7 +51,7 @@ class ClusterJob:
     created: datetime
     ours: bool
     run: str
-    task: str
+    study: str
     attempt: str
     runtime: str
     ending: bool
@@ -79,7 +79,7 @@ class ClusterJob:
             "created": self.created.isoformat(),
             "made_by_kfp_jax": self.ours,
             "run": self.run,
-            "task": self.task,
+            "study": self.study,
             "attempt": int(self.attempt) if self.attempt.isdecimal() else None,
             "runtime": self.runtime,
             "being_deleted": self.ending,
@@ -168,7 +168,7 @@ def _identity(manifest: Manifest) -> dict[str, Any]:
         "created": created or datetime.fromisoformat("1970-01-01T00:00:00Z"),
         "ours": labels.get(MANAGED_BY) == PREFIX,
         "run": labels.get(label("run"), ""),
-        "task": labels.get(label("task"), ""),
+        "study": labels.get(label(STUDY), ""),
         "attempt": labels.get(ATTEMPT_LABEL, ""),
         "ending": "deletionTimestamp" in metadata,
         "renewed": moment(metadata.get("annotations", {}).get(RENEWED)),

@@ -7,6 +7,7 @@ from kfp_jax.components.prepare_data import prepare_data
 from kfp_jax.components.promote import promote
 from kfp_jax.components.select_best import select_best
 from kfp_jax.components.suggest import suggest
+from kfp_jax.components.sweep import sweep
 from kfp_jax.components.train import train
 from kfp_jax.components.trial import trial
 
@@ -18,6 +19,7 @@ __all__ = [
     "promote",
     "select_best",
     "suggest",
+    "sweep",
     "train",
     "trial",
 ]

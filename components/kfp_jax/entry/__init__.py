@@ -13,6 +13,7 @@ from kfp_jax.entry.looping import (
     suggest,
     trial,
 )
+from kfp_jax.entry.sweeping import SweepOutputs, sweep
 from kfp_jax.entry.training import (
     EvaluateOutputs,
     TrainOutputs,
@@ -25,6 +26,7 @@ from kfp_jax.entry.training import (
 __all__ = [
     "BestOutputs",
     "EvaluateOutputs",
+    "SweepOutputs",
     "TrainOutputs",
     "TrialOutputs",
     "cleanup",
@@ -34,6 +36,7 @@ __all__ = [
     "promote",
     "select_best",
     "suggest",
+    "sweep",
     "train",
     "trial",
 ]

@@ -18,6 +18,7 @@ from kfp_jax.cancellation import cancel_on_signals
 from kfp_jax.errors import KfpJaxError
 from kfp_jax.kfp_task import enter_task
 from kfp_jax.launch import launch
+from kfp_jax.manifests.identity import STUDY
 from kfp_jax.sinks import EVENTS_VARIABLE, EventFileSink, ManySinks, PlainSink, Sink
 from kfp_jax.spec import TrainSpec
 from kfp_jax.status import Outcome
@@ -56,7 +57,7 @@ def launch_job(spec: TrainSpec, backend: str, report: dsl.HTML | None = None) ->
     return outcome
 
 
-def task_backend(name: str, sink: Sink) -> Backend:
+def task_backend(name: str, sink: Sink, study: str = "") -> Backend:
     """Returns the backend of that name; on a cluster its jobs belong to the run of this task."""
     if is_local(name):
         return LocalBackend()
@@ -64,7 +65,8 @@ def task_backend(name: str, sink: Sink) -> Backend:
     task = enter_task(client, os.environ, os.getpid())
     for note in task.notes:
         sink.note(note)
-    return on_cluster(name, client, Cluster(labels=task.labels, owner=task.owner))
+    labels = {**task.labels, STUDY: study} if study else task.labels
+    return on_cluster(name, client, Cluster(labels=labels, owner=task.owner))
 
 
 def task_sink(task: str) -> Sink:

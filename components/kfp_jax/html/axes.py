@@ -6,8 +6,9 @@ from dataclasses import dataclass
 
 from kfp_jax.html.svg import axis_number
 
+# Beyond these, values are drawn at them: differences and quotients would not be finite.
 LARGEST = 1e100
-"""Beyond it, values are drawn at it: their differences would not be finite."""
+_SMALLEST = 1e-100
 _NEAR = 0.09
 _DECADES = 100.0
 
@@ -35,42 +36,49 @@ class Axis:
         if self.low == self.high:
             return 0.5
         if self.logarithmic:
-            return math.log(value / self.low) / math.log(self.high / self.low)
+            low, high = math.log(self.low), math.log(self.high)
+            return (math.log(value) - low) / (high - low)
         return (value - self.low) / (self.high - self.low)
 
 
-def axis(values: Iterable[float], *, few: bool = False) -> Axis:
-    """Returns the axis of some values; logarithmic where they span more than two decades.
+def axis(
+    values: Iterable[float], *, linear: bool = False, few: bool = False, whole: bool = False
+) -> Axis:
+    """Returns the axis of some values.
 
-    `few` writes the values themselves beside the axis when there are no more than six.
+    It is logarithmic where they span more than two decades, unless it is to be `linear`.
+    `few` writes the values themselves beside the axis when there are no more than six; `whole`
+    writes whole numbers alone.
     """
     known = sorted({min(max(value, -LARGEST), LARGEST) for value in values})
     if not known:
         return Axis(0.0, 1.0)
     low, high = known[0], known[-1]
-    logarithmic = low > 0 and high / low > _DECADES
+    logarithmic = not linear and low > _SMALLEST and high / low > _DECADES
     bare = Axis(low, high, logarithmic)
     if few and len(known) <= 6:
         return Axis(low, high, logarithmic, _apart(bare, known, []))
-    candidates = _powers(low, high) if logarithmic else _round(low, high, known)
+    candidates = _powers(low, high) if logarithmic else _round(low, high, whole=whole)
     return Axis(low, high, logarithmic, _apart(bare, *candidates))
 
 
-def score_axis(values: Sequence[float], *, maximize: bool) -> tuple[Axis, float | None]:
+def score_axis(
+    values: Sequence[float], *, maximize: bool, usual: float = 0.75
+) -> tuple[Axis, float | None]:
     """Returns the axis of scores, and where it was cut.
 
     Some far worse values would press all others into one line, so the axis ends a little beyond
-    the worst quarter where that leaves out most of its length.
+    the best ones (a share of `usual`) where that leaves out most of its length.
     """
     ordered = sorted((min(max(v, -LARGEST), LARGEST) for v in values), reverse=maximize)
     if len(ordered) < 4:
         return axis(ordered), None
     best, worst = ordered[0], ordered[-1]
-    if min(best, worst) > 0 and max(best, worst) / min(best, worst) > _DECADES:
+    if axis(ordered).logarithmic:
         return axis(ordered), None
-    usual = ordered[len(ordered) * 3 // 4]
-    limit = usual + (usual - best) / 2
-    if usual == best or abs(worst - best) <= 2.5 * abs(limit - best):
+    mark = ordered[int((len(ordered) - 1) * usual)]
+    limit = mark + (mark - best) / 2
+    if mark == best or abs(worst - best) <= 2.5 * abs(limit - best):
         return axis(ordered), None
     inside = [value for value in ordered if (value >= limit if maximize else value <= limit)]
     return axis([*inside, limit]), limit
@@ -83,7 +91,7 @@ def _powers(low: float, high: float) -> tuple[list[float], list[str]]:
     return powers, []
 
 
-def _round(low: float, high: float, known: Sequence[float]) -> tuple[list[float], list[str]]:
+def _round(low: float, high: float, *, whole: bool) -> tuple[list[float], list[str]]:
     span = high - low
     if span <= 1e-12 * max(abs(low), abs(high)):
         return [low], []
@@ -93,7 +101,7 @@ def _round(low: float, high: float, known: Sequence[float]) -> tuple[list[float]
         for size in (float(f"{digit}e{exponent}") for digit in (1, 2, 5, 10))
         if span / size <= 5
     )
-    if all(value == int(value) for value in known):
+    if whole:
         step = max(1.0, step)
     first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
     values = [float(f"{count * step:.12g}") for count in range(first, last + 1)]

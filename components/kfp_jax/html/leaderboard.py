@@ -6,10 +6,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from kfp_jax.html import trial_plots
 from kfp_jax.html.pages import Fact, Phase, Table, as_table, environment
+from kfp_jax.html.parallel import draw_parallel
+from kfp_jax.html.plot_parts import Plot, score
+from kfp_jax.html.score_plots import draw_curves, draw_scores
 from kfp_jax.html.text import clip, duration, number, plain
-from kfp_jax.html.trial_plots import Plot, score
+from kfp_jax.html.timeline import draw_timeline
 from kfp_jax.sweep.summary import SweepState, SweepSummary
 from kfp_jax.sweep.trial import Direction, Trial, TrialState, ranked
 
@@ -37,19 +39,19 @@ _WORDS = {
     TrialState.RUNNING: "running",
 }
 _ORDER = tuple(_WORDS)
-_MARKS = {
-    "complete": "complete",
-    "pruned": "pruned (its last score)",
-    "failed": "failed",
-    "stopped": "stopped or running",
-    "best": "the best",
+# What each class of marks and lines is called in a legend, in this order.
+_LEGEND = {
+    "m-complete": "complete",
+    "m-pruned": "pruned (its last score)",
+    "m-stopped": "stopped or running",
+    "m-best": "the best",
     "l-best": "the best",
     "l-complete": "complete",
     "l-pruned": "pruned",
     "l-failed": "failed",
     "l-stopped": "stopped or running",
     "m-end": "where it was pruned",
-    "m-failed": "where it failed",
+    "m-failed": "failed",
     "t-complete": "complete",
     "t-pruned": "pruned",
     "t-failed": "failed",
@@ -119,8 +121,7 @@ def render_leaderboard(
     """
     finite = {name: share for name, share in importances.items() if math.isfinite(share)}
     direction = summary.direction
-    history = trial_plots.history(trials, direction)
-    curves = trial_plots.curves(trials, direction)
+    scores = draw_scores(trials, direction)
     return (
         environment()
         .get_template("leaderboard.html.j2")
@@ -133,11 +134,12 @@ def render_leaderboard(
             facts=_facts(summary, trials),
             note=_note(summary, trials),
             best=as_table(_best_title(summary), summary.best.parameters if summary.best else {}),
+            origin=_origin(summary),
             usage=_usage(summary),
-            history=history,
-            curves=curves,
-            parallel=trial_plots.parallel(trials, direction, finite) if history else None,
-            timeline=trial_plots.timeline(trials),
+            history=scores,
+            curves=draw_curves(trials, direction),
+            parallel=draw_parallel(trials, direction, finite) if scores else None,
+            timeline=draw_timeline(trials),
             legend=_legend,
             importances=_importances(finite),
             more_importances=max(0, len(finite) - _MOST_BARS),
@@ -210,6 +212,15 @@ def _best_title(summary: SweepSummary) -> str:
     return f"Parameters of trial {summary.best.number}" if summary.best else ""
 
 
+def _origin(summary: SweepSummary) -> list[tuple[str, str]]:
+    """Returns where the best trial's files are, and what made them."""
+    best = summary.best
+    if best is None:
+        return []
+    facts = [("Job", best.job), ("Output", best.output_uri), ("Model", best.model_uri)]
+    return [(name, clip(value, 400)) for name, value in facts if value]
+
+
 def _usage(summary: SweepSummary) -> list[tuple[str, str]]:
     """Returns how to use the best trial: what each text is, and the text to copy."""
     best = summary.best
@@ -225,13 +236,11 @@ def _usage(summary: SweepSummary) -> list[tuple[str, str]]:
         usage.append(("Load its model", "\n".join(lines)))
     text = json.dumps(parameters, indent=2, ensure_ascii=False, default=str)
     usage.append(("Train with its parameters again", clip(text, 4_000)))
-    if best.output_uri:
-        usage.append(("All that it wrote", clip(best.output_uri, 1_000)))
     return usage
 
 
 def _legend(plot: Plot) -> list[tuple[str, str]]:
-    return [(kind, _MARKS[kind]) for kind in plot.kinds if kind in _MARKS]
+    return [(kind, words) for kind, words in _LEGEND.items() if kind in plot.classes]
 
 
 def _importances(importances: Mapping[str, float]) -> list[Bar]:
@@ -251,8 +260,6 @@ def _machine(summary: SweepSummary) -> list[Bar]:
         ("failed or stopped", spent.wasted, "failed"),
         ("running", spent.used - spent.useful - spent.pruned - spent.wasted, "stopped"),
     ]
-    if not spent.used > 0:
-        return []
     return [
         Bar(name, duration(seconds), seconds / spent.used, kind)
         for name, seconds, kind in parts
@@ -267,7 +274,7 @@ def _saved(summary: SweepSummary) -> str:
     share = spent.saved / (spent.used + spent.saved)
     return (
         f"Pruning saved about {duration(spent.saved)}, {100 * share:.0f} % of what the sweep would "
-        "have used. This is an estimate: it takes it that each pruned trial would have run as long "
+        "have used. This is an estimate: it assumes that each pruned trial would have run as long "
         "as the mean complete one."
     )
 
@@ -287,14 +294,19 @@ def _failures(trials: Iterable[Trial]) -> list[FailedTrials]:
 
 
 def _failed(reason: str, trials: Sequence[Trial]) -> FailedTrials:
-    sentences = dict.fromkeys(trial.message for trial in trials if trial.message)
+    # What differs by the job's name alone is said once.
+    sentences: dict[str, str] = {}
+    for trial in trials:
+        if trial.message:
+            same = trial.message.replace(trial.job, "") if trial.job else trial.message
+            sentences.setdefault(same, trial.message)
     numbers = ", ".join(str(trial.number) for trial in trials[:_MOST_NUMBERS])
     more = len(trials) - _MOST_NUMBERS
     return FailedTrials(
         reason=clip(reason, 80) or "unknown",
         count=len(trials),
         numbers=f"{numbers} and {more:,} more" if more > 0 else numbers,
-        sentences=tuple(clip(text, 1_000) for text in list(sentences)[:_MOST_SENTENCES]),
+        sentences=tuple(clip(text, 1_000) for text in list(sentences.values())[:_MOST_SENTENCES]),
         more=max(0, len(sentences) - _MOST_SENTENCES),
     )
 
@@ -307,15 +319,13 @@ def _board(
         key=lambda name: -importances.get(name, 0.0),
     )
     shown = names[:_MOST_COLUMNS]
-    best_first = ranked(trials, direction)
-    places = {trial.number: place for place, trial in enumerate(best_first, 1)}
+    places = {trial.number: place for place, trial in enumerate(ranked(trials, direction), 1)}
     sign = -1.0 if direction is Direction.MAXIMIZE else 1.0
 
-    def key(trial: Trial) -> tuple[int, float, float, int]:
-        place = places.get(trial.number, len(trials) + 1)
+    def key(trial: Trial) -> tuple[int, float, int]:
         value = score(trial)
         worth = sign * value if value is not None else math.inf
-        return place, _ORDER.index(trial.state), worth, trial.number
+        return _ORDER.index(trial.state), worth, trial.number
 
     rows = [
         _row(trial, places.get(trial.number), shown)

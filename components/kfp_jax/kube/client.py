@@ -25,6 +25,25 @@ class Listing:
     version: str
 
 
+@dataclass(frozen=True)
+class Rights:
+    """What an account may do; it may be allowed more than is listed here."""
+
+    rules: tuple[Manifest, ...]
+
+    def allow(self, verb: str, resource: Resource, subresource: str = "") -> bool:
+        """Returns whether that is among them, for objects of any name."""
+        what = f"{resource.plural}/{subresource}" if subresource else resource.plural
+        every = ("*", f"*/{subresource}") if subresource else ("*",)
+        return any(
+            {verb, "*"} & {*rule.get("verbs", ())}
+            and {resource.group, "*"} & {*rule.get("apiGroups", ())}
+            and {what, *every} & {*rule.get("resources", ())}
+            and not rule.get("resourceNames")
+            for rule in self.rules
+        )
+
+
 class Client:
     """One account at one API server; any thread may use it.
 
@@ -134,14 +153,26 @@ class Client:
         *,
         uid: str = "",
         propagation: str = "Background",
+        grace: int | None = None,
     ) -> None:
         """Removes an object; what it owns goes after it, or before it with "Foreground".
+
+        Args:
+            resource: Its kind.
+            namespace: Where it is.
+            name: Its name.
+            uid: An object of that name with another uid is spared.
+            propagation: See above.
+            grace: Seconds that a pod has to leave; by default what it asks for itself.
 
         Raises:
             NotFound: It is not there, perhaps because this very call's first try removed it.
             Conflict: The object of that name has another uid.
         """
-        self._call(requests.delete(resource, namespace, name, uid=uid, propagation=propagation))
+        request = requests.delete(
+            resource, namespace, name, uid=uid, propagation=propagation, grace=grace
+        )
+        self._call(request)
 
     def may(
         self,
@@ -157,6 +188,11 @@ class Client:
             verb, resource, namespace, name=name, subresource=subresource
         )
         return bool(self._call(review).get("status", {}).get("allowed"))
+
+    def rights(self, namespace: str) -> Rights:
+        """Returns what this account may do in a namespace, as far as the server can list that."""
+        status = self._call(requests.rules_review(namespace)).get("status", {})
+        return Rights(tuple(status.get("resourceRules") or ()))
 
     def server_version(self, *, retry: Retry | None = None) -> str:
         """Returns the server's version, such as v1.36.2."""

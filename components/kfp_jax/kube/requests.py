@@ -39,6 +39,7 @@ class Resource:
 
 PODS = Resource("", "v1", "pods")
 _REVIEWS = Resource("authorization.k8s.io", "v1", "selfsubjectaccessreviews")
+_RULES = Resource("authorization.k8s.io", "v1", "selfsubjectrulesreviews")
 
 
 @dataclass(frozen=True)
@@ -128,9 +129,19 @@ def patch(resource: Resource, namespace: str, name: str, changes: Manifest) -> R
     )
 
 
-def delete(resource: Resource, namespace: str, name: str, *, uid: str, propagation: str) -> Request:
+def delete(
+    resource: Resource,
+    namespace: str,
+    name: str,
+    *,
+    uid: str,
+    propagation: str,
+    grace: int | None = None,
+) -> Request:
     """Removes an object if it still has that uid; "" takes any."""
     body: dict[str, Any] = {"propagationPolicy": propagation}
+    if grace is not None:
+        body["gracePeriodSeconds"] = grace
     if uid:
         body["preconditions"] = {"uid": uid}
     path = resource.path(namespace, name)
@@ -182,6 +193,16 @@ def access_review(
         "spec": {"resourceAttributes": {key: value for key, value in attributes.items() if value}},
     }
     return Request("POST", _REVIEWS.path(), "ask which rights this account has", body=body)
+
+
+def rules_review(namespace: str) -> Request:
+    """Asks for all that this account may do in a namespace."""
+    body = {
+        "apiVersion": f"{_RULES.group}/{_RULES.version}",
+        "kind": "SelfSubjectRulesReview",
+        "spec": {"namespace": namespace},
+    }
+    return Request("POST", _RULES.path(), "ask which rights this account has", body=body)
 
 
 def document(path: str, action: str) -> Request:

@@ -19,6 +19,7 @@ RENEWED = f"{PREFIX}/renewed-at"
 RENEW_SECONDS = 60.0
 # Put on a job before it is deleted on request, so that its launcher takes it for cancelled.
 CANCELLED = f"{PREFIX}/cancelled"
+STUDY = "study"  # of the names in `Identity.labels`: whose trial a job is
 QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
 # A mesh's sidecar outlives the program, so the pod would never be done.
 NO_SIDECAR = {"sidecar.istio.io/inject": "false"}

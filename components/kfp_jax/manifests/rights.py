@@ -48,6 +48,9 @@ LAUNCHER = (
     Right("", "pods", _FOLLOW, ("trainer", "jobset")),
     Right("", "pods/log", ("get",), ("trainer", "jobset")),
     Right("", "pods", ("patch",), without="Terminate in KFP leaves a second to end the job"),
+    Right(
+        "", "pods", ("delete",), without="what waits for a failed process keeps its grace of 30 s"
+    ),
     Right("", "events", ("list",), without="nobody is told why a job does not start"),
     Right("", "services", ("get",), without="a foreign Service of a job's name is not noticed"),
 )

@@ -4,8 +4,10 @@ Optuna sees neither our numbers nor our JSON values, so that steps stay exact, n
 for it, and a choice may hold any JSON.
 """
 
+import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import optuna
@@ -20,7 +22,9 @@ from optuna.storages import InMemoryStorage
 from optuna.trial import FrozenTrial
 from optuna.trial import TrialState as OptunaState
 
-from kfp_jax.sweep.entries import Choice, Range
+from kfp_jax.errors import SpecError
+from kfp_jax.sweep.entries import Choice, Entry
+from kfp_jax.sweep.remembered import Remembered
 from kfp_jax.sweep.space import Space
 from kfp_jax.sweep.trial import Direction, Trial, TrialState
 
@@ -29,6 +33,9 @@ optuna.logging.set_verbosity(optuna.logging.WARNING)
 
 # Above it the places between two values are too close to matter.
 _MOST_INDICES = 10_000
+# Optuna's storage gives the trial that is asked for the number 0; TPE weighs trials by their age.
+_AFTER_ASKED = 1
+_EARLIER = -(2**31)
 _STATES = {
     TrialState.RUNNING: OptunaState.RUNNING,
     TrialState.COMPLETE: OptunaState.COMPLETE,
@@ -40,7 +47,7 @@ _STATES = {
 class Code:
     """How one entry's values are written for Optuna."""
 
-    entry: Range | Choice
+    entry: Entry
     by_index: bool
     distribution: BaseDistribution
 
@@ -53,12 +60,19 @@ class Code:
         return self.entry.value(int(code)) if self.by_index else self.entry.at(code)
 
 
+@lru_cache(maxsize=8)
+def _encoder(text: str, shift: int) -> Remembered[FrozenTrial | None]:
+    space = Space.from_json(json.loads(text))
+    codes = codes_of(space)
+    return Remembered(lambda trial: _frozen(space, codes, trial, trial.number + shift))
+
+
 def codes_of(space: Space) -> dict[str, Code]:
     """Returns the code of each entry."""
     return {name: _code_of(entry) for name, entry in space.entries.items()}
 
 
-def _code_of(entry: Range | Choice) -> Code:
+def _code_of(entry: Entry) -> Code:
     if isinstance(entry, Choice):
         return Code(entry, True, CategoricalDistribution(range(entry.count)))
     if entry.count is None or entry.log or entry.count > _MOST_INDICES:
@@ -66,22 +80,27 @@ def _code_of(entry: Range | Choice) -> Code:
     return Code(entry, True, IntDistribution(0, entry.count - 1))
 
 
-def frozen(space: Space, trials: Iterable[Trial]) -> list[FrozenTrial]:
-    """Returns the trials that say something, numbered from 1 in their order.
+def frozen(
+    space: Space, trials: Iterable[Trial], earlier: Iterable[Trial] = ()
+) -> list[FrozenTrial]:
+    """Returns the trials that say something, those of an earlier sweep first.
 
-    Failed and stopped ones say nothing, nor do those without a score that are no longer running.
-    Trials must be points of the space.
+    Failed and stopped ones say nothing, nor do those without a score that are no longer running,
+    nor those that are no points of the space.
     """
-    codes = codes_of(space)
-    telling = (
-        trial
-        for trial in trials
-        if trial.state is TrialState.RUNNING or (trial.state in _STATES and trial.score is not None)
-    )
-    return [_frozen(trial, number, codes) for number, trial in enumerate(telling, start=1)]
+    before = _encoder(space.text, _EARLIER)(earlier)
+    now = _encoder(space.text, _AFTER_ASKED)(trials)
+    return [trial for trial in (*before, *now) if trial is not None]
 
 
-def _frozen(trial: Trial, number: int, codes: dict[str, Code]) -> FrozenTrial:
+def _frozen(space: Space, codes: dict[str, Code], trial: Trial, number: int) -> FrozenTrial | None:
+    running = trial.state is TrialState.RUNNING
+    if not running and (trial.state not in _STATES or trial.score is None):
+        return None
+    try:
+        parameters = space.read(trial.parameters)
+    except SpecError:
+        return None
     last_step = trial.curve[-1][0] if trial.curve else 0
     return FrozenTrial(
         number=number,
@@ -90,8 +109,8 @@ def _frozen(trial: Trial, number: int, codes: dict[str, Code]) -> FrozenTrial:
         value=trial.score if trial.state is TrialState.COMPLETE else None,
         datetime_start=None,
         datetime_complete=None,
-        params={name: codes[name].encode(value) for name, value in trial.parameters.items()},
-        distributions={name: codes[name].distribution for name in trial.parameters},
+        params={name: codes[name].encode(value) for name, value in parameters.items()},
+        distributions={name: codes[name].distribution for name in parameters},
         user_attrs={},
         system_attrs={},
         # Optuna ranks pruned trials by their last step, and then by the value there.

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any
 
 from kfp_jax.checks import known_keys
 from kfp_jax.errors import SpecError
@@ -29,43 +29,6 @@ _KEYS = {
     "logint": {"low", "high"},
     "choice": {"values"},
 }
-
-
-class Entry(Protocol):
-    """What all kinds of entries can do."""
-
-    @property
-    def count(self) -> int | None:
-        """How many values it has; None for a continuous one."""
-        ...
-
-    def value(self, index: int) -> Any:
-        """Returns the value with that index, of `count`."""
-        ...
-
-    def at(self, place: float) -> Any:
-        """Returns the value at a place from 0 to 1, evenly or by the logarithm."""
-        ...
-
-    def place(self, value: Any) -> float:
-        """Returns a place from 0 to 1 where `at` gives `value`, one of the entry's."""
-        ...
-
-    def index(self, value: Any) -> int:
-        """Returns the index of `value`, one of the entry's, which has a `count`."""
-        ...
-
-    def read(self, value: Any) -> Any:
-        """Returns `value` as the entry's own: 2.0 as 2 for whole numbers, "1e-3" as 0.001.
-
-        Raises:
-            ValueError: It is none of the entry's values; the message says what they are.
-        """
-        ...
-
-    def to_json(self) -> dict[str, Any]:
-        """Returns the entry as a person would type it, without its condition."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -130,8 +93,8 @@ class Range:
             return (self.index(value) + 0.5) / self.count
         if self.log:
             return _place_of_log(self.low, self.high, value)
-        halves = value / 2, self.low / 2, self.high / 2  # as the whole range may be infinite
-        return float((halves[0] - halves[1]) / (halves[2] - halves[1]))
+        # Exactly, as the range may be wider than the widest float, or narrower than the least.
+        return float((_exact(value) - self._low) / (_exact(self.high) - self._low))
 
     def index(self, value: Any) -> int:
         """Returns the index of `value`, one of the entry's, which has a `count`."""
@@ -142,7 +105,11 @@ class Range:
         return round((_exact(value) - self._low) / self._step)
 
     def read(self, value: Any) -> int | float:
-        """Returns `value` as the entry's own; see `Entry`."""
+        """Returns `value` as the entry's own: 2.0 as 2 for whole numbers, "1e-3" as 0.001.
+
+        Raises:
+            ValueError: It is none of the entry's values; the message says what they are.
+        """
         number = number_of(value)
         if number is None or not self.low <= number <= self.high:
             raise ValueError(self._says())
@@ -212,7 +179,12 @@ class Choice:
         return {json_key(value): index for index, value in enumerate(self.values)}
 
     def read(self, value: Any) -> Any:
-        """Returns `value` as the entry's own: KFP may have made 1.0 of 1, or the reverse."""
+        """Returns `value` as the entry's own: KFP may have made 1.0 of 1, or the reverse.
+
+        Raises:
+            ValueError: It is none of the entry's values; the message says what they are.
+            TypeError: It is no JSON.
+        """
         index = self._indices.get(json_key(value))
         if index is None:
             raise ValueError(f"one of {json.dumps(self.values):.200}")
@@ -223,14 +195,17 @@ class Choice:
         return {"type": "choice", "values": list(self.values)}
 
 
-def read_entry(name: str, data: Any) -> Range | Choice:
+Entry = Range | Choice
+
+
+def read_entry(name: str, data: Any) -> Entry:
     """Returns the entry that `data` describes; its condition, if any, is not looked at.
 
     Raises:
         SpecError: It is none of `FORMS`.
     """
     where = f"Entry {name!r:.60} of the search space"
-    if not isinstance(data, Mapping) or data.get("type") not in _KEYS:
+    if not isinstance(data, Mapping) or data.get("type") not in list(_KEYS):
         raise SpecError(f"{where} is {data!r:.120}; give one of: {FORMS}.")
     kind = data["type"]
     known_keys(f"entry {name!r:.60} of the search space", data, _KEYS[kind] | {"type", "when"})
@@ -338,4 +313,5 @@ def _between_logs(low: float, high: float, place: float) -> float:
 
 
 def _place_of_log(low: float, high: float, value: float) -> float:
-    return (math.log(value) - math.log(low)) / (math.log(high) - math.log(low))
+    span = math.log(high) - math.log(low)  # none between neighbours among the floats
+    return (math.log(value) - math.log(low)) / span if span else 0.5

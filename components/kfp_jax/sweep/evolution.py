@@ -1,16 +1,20 @@
 """CMA-ES: a normal distribution that moves to where trials score well (Hansen, 2016)."""
 
+import json
 from collections.abc import Sequence
+from functools import lru_cache
 
 import numpy as np
 from cmaes import CMA, get_warm_start_mgd
 
+from kfp_jax.sweep.remembered import Remembered
 from kfp_jax.sweep.space import Space
 from kfp_jax.sweep.trial import Direction, Trial, TrialState
 
 _FIRST_SIGMA = 1 / 6  # as Optuna's, of a range as wide as 1
 _TOP = 0.1  # of an earlier sweep, the part to begin with
-_Solution = tuple["np.ndarray[tuple[int], np.dtype[np.float64]]", float]
+_Places = np.ndarray[tuple[int], np.dtype[np.float64]]
+_Solution = tuple[_Places, float]
 
 
 def by_cmaes(
@@ -27,8 +31,10 @@ def by_cmaes(
     does not matter when they ended. It begins at the best of `earlier` trials, if there are any
     (Nomura et al., AAAI 2021).
     """
-    optimizer = _begin(_solutions(space, names, direction, earlier), len(names), seed)
-    solutions = _solutions(space, names, direction, history)
+    places = _places(space.text, tuple(names))([*earlier, *history])
+    first = _solutions(earlier, places[: len(earlier)], direction)
+    solutions = _solutions(history, places[len(earlier) :], direction)
+    optimizer = _begin(first, len(names), seed)
     size = optimizer.population_size
     for begin in range(0, len(solutions) - size + 1, size):
         optimizer.tell(solutions[begin : begin + size])
@@ -44,23 +50,26 @@ def _begin(earlier: list[_Solution], dimensions: int, seed: int) -> CMA:
 
 
 def _solutions(
-    space: Space, names: Sequence[str], direction: Direction, trials: Sequence[Trial]
+    trials: Sequence[Trial], places: Sequence[_Places | None], direction: Direction
 ) -> list[_Solution]:
     """Returns the scored trials as places, each with its rank, which is all that counts here."""
-    scored = [
-        trial
-        for trial in trials
-        if trial.score is not None and trial.state in (TrialState.COMPLETE, TrialState.PRUNED)
-    ]
-    keys = [_key(trial, direction) for trial in scored]
-    ranks = {key: float(rank) for rank, key in enumerate(sorted(set(keys)))}
-    return [
-        (
-            np.array([space.entries[name].place(trial.parameters[name]) for name in names]),
-            ranks[key],
-        )
-        for trial, key in zip(scored, keys, strict=True)
-    ]
+    pairs = zip(trials, places, strict=True)
+    scored = [(place, _key(trial, direction)) for trial, place in pairs if place is not None]
+    ranks = {key: rank for rank, key in enumerate(sorted({key for _, key in scored}))}
+    return [(place, float(ranks[key])) for place, key in scored]
+
+
+@lru_cache(maxsize=8)
+def _places(text: str, names: tuple[str, ...]) -> Remembered[_Places | None]:
+    space = Space.from_json(json.loads(text))
+
+    def places_of(trial: Trial) -> _Places | None:
+        done = trial.state in (TrialState.COMPLETE, TrialState.PRUNED)
+        if not done or trial.score is None or not space.contains(trial.parameters):
+            return None
+        return np.array([space.entries[name].place(trial.parameters[name]) for name in names])
+
+    return Remembered(places_of)
 
 
 def _key(trial: Trial, direction: Direction) -> tuple[int, float]:

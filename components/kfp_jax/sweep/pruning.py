@@ -1,7 +1,8 @@
 """Which running trial to end, as others were better at the same step: decisions over curves."""
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
+from itertools import accumulate
 
 from kfp_jax.sweep.study import Pruner, Study
 from kfp_jax.sweep.trial import Direction, Trial, TrialState
@@ -24,21 +25,16 @@ def should_prune(study: Study, trial: Trial, others: Iterable[Trial]) -> bool:
     if study.pruner is Pruner.NONE or not trial.curve:
         return False
     rivals = [other for other in others if other.number != trial.number and other.curve]
+    length = _full_length(rivals)
+    if length and trial.curve[-1][0] >= length:
+        return False
     if study.pruner is Pruner.MEDIAN:
         return _below_median(study, trial, rivals)
-    length = _full_length(rivals)
     first_rung = study.min_step or -(-length // study.eta**_RUNGS)
-    if not first_rung or (length and trial.curve[-1][0] >= length):
+    if not first_rung:
         return False
     if study.pruner is Pruner.HYPERBAND:
-        if not length:
-            return False
-        brackets = _brackets(first_rung, length, study.eta)
-        bracket = _bracket_of(trial.number, brackets, study.eta)
-        rivals = [
-            other for other in rivals if _bracket_of(other.number, brackets, study.eta) == bracket
-        ]
-        first_rung *= study.eta**bracket
+        return _below_rung_of_bracket(study, trial, rivals, first_rung, length)
     return _below_rung(study, trial, rivals, first_rung)
 
 
@@ -48,8 +44,7 @@ def _below_median(study: Study, trial: Trial, rivals: Sequence[Trial]) -> bool:
     The trial's best value so far is compared, so that one bad report ends nothing.
     """
     step = trial.curve[-1][0]
-    length = _full_length(rivals)
-    if step < study.min_step or (length and step >= length):
+    if step < study.min_step:
         return False
     values = _values_at(rivals, step)
     own = _best((value for _, value in trial.curve), study.direction)
@@ -81,27 +76,27 @@ def _rung_just_reached(curve: Sequence[tuple[int, float]], first_rung: int, eta:
     return rung if before < rung <= newest else None
 
 
-def _brackets(first_rung: int, length: int, eta: int) -> int:
-    """Returns how many brackets there are: the last one's first rung is the full length."""
-    brackets = 1
-    while first_rung * eta**brackets <= length:
-        brackets += 1
-    return brackets
+def _below_rung_of_bracket(
+    study: Study, trial: Trial, rivals: Sequence[Trial], first_rung: int, length: int
+) -> bool:
+    """The rule of Hyperband (Li et al., JMLR 2018): brackets whose first rungs lie apart.
 
-
-def _bracket_of(number: int, brackets: int, eta: int) -> int:
-    """Returns a trial's bracket in Hyperband (Li et al., JMLR 2018); a higher one begins later.
-
-    The paper's bracket with `s` rungs below the full length has about eta**s / (s + 1) trials.
-    Multiples of the golden ratio spread the trials, as they come, over the brackets in these shares.
+    The last bracket's first rung is the full length, so that it ends no trial. The paper's bracket
+    with `s` rungs below the full length has about eta**s / (s + 1) trials.
     """
-    shares = [eta**rungs / (rungs + 1) for rungs in reversed(range(brackets))]
-    place = (number * _GOLDEN) % 1.0 * sum(shares)
-    for bracket, share in enumerate(shares):
-        place -= share
-        if place < 0:
-            return bracket
-    return brackets - 1
+    brackets = 1
+    while first_rung * study.eta**brackets <= length:
+        brackets += 1
+    shares = [study.eta**rungs / (rungs + 1) for rungs in reversed(range(brackets))]
+    ends = [end / sum(shares) for end in accumulate(shares)]
+    bracket = _bracket_of(trial.number, ends)
+    mates = [other for other in rivals if _bracket_of(other.number, ends) == bracket]
+    return _below_rung(study, trial, mates, first_rung * study.eta**bracket)
+
+
+def _bracket_of(number: int, ends: Sequence[float]) -> int:
+    # Multiples of the golden ratio spread the trials over the brackets as they come.
+    return min(bisect_right(ends, number * _GOLDEN % 1.0), len(ends) - 1)
 
 
 def _full_length(rivals: Iterable[Trial]) -> int:

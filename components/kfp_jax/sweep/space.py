@@ -8,9 +8,10 @@
       "momentum": {"type": "uniform", "low": 0, "high": 0.99, "when": {"optimizer": "sgd"}}
     }
 
-An entry with `when` is in a trial's parameters only if the named entry, which stands before it, has
-the given value, or one of a list of values. Both bounds of a range are included; a step that does
-not divide the range keeps `high` out: 1 to 50 in steps of 10 are 1, 11, 21, 31 and 41.
+An entry with `when` is in a trial's parameters only if the named entry has the given value, or one
+of a list of values. The order of the entries means nothing, as KFP sorts them on the way. Both
+bounds of a range are included; a step that does not divide the range keeps `high` out: 1 to 50 in
+steps of 10 are 1, 11, 21, 31 and 41.
 """
 
 import json
@@ -23,7 +24,7 @@ from typing import Any, Self
 from kfp_jax.checks import mapping
 from kfp_jax.errors import SpecError
 from kfp_jax.spec import MAX_PARAMETERS_BYTES
-from kfp_jax.sweep.entries import Choice, Entry, Range, json_key, read_entry
+from kfp_jax.sweep.entries import Entry, json_key, read_entry
 
 # More than a person tunes, and few enough that conditions nest without harm.
 MAX_ENTRIES = 200
@@ -50,11 +51,11 @@ class Space:
     """What may be suggested; made by `from_json`.
 
     Attributes:
-        entries: By name, in the order in which they were given.
+        entries: By name, in the order of their names, but none before one that it depends on.
         conditions: Of the entries that are not always in use.
     """
 
-    entries: Mapping[str, Range | Choice]
+    entries: Mapping[str, Entry]
     conditions: Mapping[str, Condition] = field(default_factory=dict)
 
     @classmethod
@@ -75,17 +76,21 @@ class Space:
             raise SpecError(
                 f"The search space has {len(data):,} entries; give at most {MAX_ENTRIES}."
             )
-        entries: dict[str, Range | Choice] = {}
-        conditions = {}
-        for name, item in data.items():
+        for name in data:
             if not name.strip():
                 raise SpecError(f"Entry {name!r} of the search space has no name; give it one.")
-            entry = read_entry(name, item)
-            if item.get("when") is not None:
-                conditions[name] = _read_condition(name, item["when"], entries)
-            entries[name] = entry
-        space = cls(entries, conditions)
-        size = len(json.dumps(space.to_json()))
+        entries = {name: read_entry(name, data[name]) for name in sorted(data)}
+        conditions = {
+            name: _read_condition(name, data[name]["when"], entries)
+            for name in entries
+            if data[name].get("when") is not None
+        }
+        ordered: dict[str, Entry] = {}
+        for name in entries:
+            for link in reversed(_chain(name, conditions)):
+                ordered[link] = entries[link]
+        space = cls(ordered, conditions)
+        size = len(space.text)
         if size > MAX_PARAMETERS_BYTES:
             raise SpecError(
                 f"The search space is {size:,} bytes of JSON; give at most "
@@ -98,6 +103,11 @@ class Space:
         return {
             name: entry.to_json() | self._when_json(name) for name, entry in self.entries.items()
         }
+
+    @cached_property
+    def text(self) -> str:
+        """The space as JSON text: equal for equal spaces."""
+        return json.dumps(self.to_json())
 
     def _when_json(self, name: str) -> dict[str, Any]:
         if name not in self.conditions:
@@ -273,7 +283,20 @@ def _with_branches(entry: Entry, branches: Sequence[tuple[int, int]]) -> int:
     return (entry.count or 0) + sum(size - 1 for _, size in branches)
 
 
-def _read_condition(name: str, when: Any, before: Mapping[str, Entry]) -> Condition:
+def _chain(name: str, conditions: Mapping[str, Condition]) -> Sequence[str]:
+    """Returns an entry, the one that it depends on, the one on which that depends, and so on."""
+    chain = [name]
+    while chain[-1] in conditions:
+        chain.append(conditions[chain[-1]].name)
+        if chain[-1] in chain[:-1]:
+            raise SpecError(
+                f"Entry {name!r:.60} of the search space depends on itself: when leads from "
+                f"{' to '.join(chain)}; remove one of them."
+            )
+    return chain
+
+
+def _read_condition(name: str, when: Any, entries: Mapping[str, Entry]) -> Condition:
     where = f"Entry {name!r:.60} of the search space"
     if not isinstance(when, Mapping) or len(when) != 1:
         raise SpecError(
@@ -281,18 +304,18 @@ def _read_condition(name: str, when: Any, before: Mapping[str, Entry]) -> Condit
             '{"optimizer": "sgd"} (what that entry depends on holds with it).'
         )
     ((other, wanted),) = when.items()
-    if other not in before:
-        known = ", ".join(before) or "none"
+    if other not in entries:
+        known = ", ".join(entry for entry in entries if entry != name) or "none"
         raise SpecError(
-            f"{where}: when names {other!r:.60}; name an entry that stands before it: {known}."
+            f"{where}: when names {other!r:.60}, which is no entry; there are {known:.200}."
         )
-    if before[other].count is None:
+    if entries[other].count is None:
         raise SpecError(
             f"{where}: when names {other!r:.60}, which is continuous; "
             "name a choice, whole numbers or a range with a step."
         )
     try:
-        return Condition(other, _wanted(before[other], wanted))
+        return Condition(other, _wanted(entries[other], wanted))
     except (TypeError, ValueError) as error:
         raise SpecError(
             f"{where}: when asks that {other!r:.60} be {wanted!r:.80}; give {error}."

@@ -95,11 +95,11 @@ def from_ray(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _from_ray(name: Any, item: Any) -> dict[str, Any]:
+    if type(item).__name__ == "Categorical":
+        return choice(*item.categories)
     if isinstance(item, Mapping) and item.keys() == {"grid_search"}:
         return choice(*item["grid_search"])
-    if hasattr(item, "categories"):
-        return choice(*item.categories)
-    if hasattr(item, "lower") and hasattr(item, "upper"):
+    if type(item).__name__ in ("Float", "Integer"):
         return _from_ray_range(name, item)
     try:
         json.dumps(item, allow_nan=False)
@@ -113,20 +113,21 @@ def _from_ray_range(name: Any, item: Any) -> dict[str, Any]:
     step = getattr(sampler, "q", None)
     if step is not None:
         sampler = sampler.get_sampler()
-        if type(item).__name__ == "Integer":
-            # Ray rounds to multiples of the step; ours begin at the lower bound.
-            return integer(-(-item.lower // step) * step, item.upper - (step == 1), step)
-    whole = type(item).__name__ == "Integer"
-    kind = type(sampler).__name__.strip("_")
-    if kind == "Uniform" and whole:
-        return integer(item.lower, item.upper - 1)
-    if kind == "Uniform":
-        return uniform(item.lower, item.upper, step)
-    if kind == "LogUniform" and step is None:
-        return (
-            loginteger(item.lower, item.upper - 1) if whole else loguniform(item.lower, item.upper)
-        )
-    raise _not_from_ray(name, item)
+    low, high = item.lower, item.upper
+    match (type(sampler).__name__.strip("_"), type(item).__name__, step):
+        case ("Uniform", "Float", _):
+            return uniform(low, high, step)
+        case ("LogUniform", "Float", None):
+            return loguniform(low, high)
+        case ("LogUniform", "Integer", None | 1):
+            return loginteger(low, high - 1)
+        case ("Uniform", "Integer", None | 1):
+            return integer(low, high - 1)
+        case ("Uniform", "Integer", _):
+            # With a step Ray keeps the upper bound in, and rounds to multiples of the step.
+            return integer(-(-low // step) * step, high, step)
+        case _:
+            raise _not_from_ray(name, item)
 
 
 def _not_from_ray(name: Any, item: Any) -> SpecError:

@@ -19,7 +19,7 @@ class Sampler(StrEnum):
     """How parameters are suggested."""
 
     RANDOM = "random"
-    GRID = "grid"  # every point once, in the order of the entries
+    GRID = "grid"  # every point once, in the order of the entries' names
     QUASIRANDOM = "quasirandom"  # spread more evenly than random ones (Sobol)
     TPE = "tpe"  # towards what scored well (tree-structured Parzen estimator)
     CMAES = "cmaes"  # the same, for numbers that depend on each other
@@ -46,9 +46,9 @@ class Study:
         seed: The same seed, and the same results, give the same suggestions.
         max_trials: After so many nothing more is suggested; 0 is as many as the space has points.
         min_step: Step before which no trial is ended, as the program counts them: epochs, or steps
-            of its optimiser. ASHA and Hyperband compare trials there and at `eta` times it again
-            and again. 0 derives it from the longest complete trial, so that three such rungs lie
-            below that length; before one trial is complete, none is ended.
+            of its optimiser. ASHA and Hyperband compare trials there, and at `eta` times it again
+            and again. With 0 they derive it from the longest complete trial, so that three such
+            steps lie below that length, and end none before a trial is complete.
         eta: One of so many trials passes a rung. 3, as in the Hyperband paper.
 
     Raises:
@@ -92,8 +92,8 @@ def _check_sampler(sampler: Sampler, space: Space) -> None:
         space.check_finite()
     if sampler is Sampler.CMAES and not numeric(space):
         raise SpecError(
-            "Sampler cmaes needs at least one entry that is a range of several numbers and always in "
-            "use; give one, or use the sampler tpe or random."
+            "Sampler cmaes needs at least one entry that is a range of several numbers and is "
+            "always in use; give one, or use the sampler tpe or random."
         )
     choices = all(not isinstance(entry, Range) for entry in space.entries.values())
     if sampler is Sampler.QUASIRANDOM and choices:

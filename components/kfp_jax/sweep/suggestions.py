@@ -2,10 +2,12 @@
 
 import json
 import random
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from functools import lru_cache
 from typing import Any
 
+from kfp_jax.sweep.remembered import Remembered
+from kfp_jax.sweep.space import Space
 from kfp_jax.sweep.study import Sampler, Study, numeric
 from kfp_jax.sweep.trial import Trial, TrialState
 
@@ -23,97 +25,93 @@ def suggest(
     """Returns the parameters of trial `number`, or None when there is nothing more to try.
 
     The order of `trials` does not matter. Running ones count as pending, failed ones as tried. Of a
-    space with a finite number of points none is suggested twice.
+    space with a finite number of points none is suggested twice. Random, quasirandom and grid look
+    at the number alone, except where a point would come twice.
 
     Args:
         study: What decides.
-        trials: The trials so far, in any state; those with higher numbers are history as well.
+        trials: The trials so far, in any state.
         number: The trial's number, from 0.
         warm: Trials of an earlier sweep. Those that are points of this space are history for tpe
-            and cmaes; a finite space is not searched again where they succeeded.
+            and cmaes, and points of a finite space that succeeded there are not tried again.
     """
     if study.max_trials and number >= study.max_trials:
         return None
-    warm = [trial for trial in warm if study.space.contains(trial.parameters)]
+    points = study.space.points()
+    if points is None:
+        return _draw(study, trials, number, warm)
     if study.sampler is Sampler.GRID:
-        return _of_grid(study, number, warm)
-    suggestion = _draw(study, trials, number, warm)
-    if study.space.points() is None:
-        return suggestion
-    tried = [trial.parameters for trial in trials if trial.number < number]
-    tried += [trial.parameters for trial in warm if trial.state in _DONE]
-    return suggestion if suggestion not in tried else _untried(study, number, suggestion, tried)
+        return _of_grid(study, points, number, _taken(study, (), warm))
+    taken = _taken(study, [trial for trial in trials if trial.number < number], warm)
+    if len(taken) >= points:
+        return None
+    return _untried(study, points, _draw(study, trials, number, warm), number, taken)
 
 
-def _of_grid(study: Study, number: int, warm: Iterable[Trial]) -> dict[str, Any] | None:
+def _taken(study: Study, trials: Sequence[Trial], warm: Sequence[Trial]) -> set[int]:
+    """Returns which points of a finite space were tried here, or with success in `warm`."""
+    tried = [*trials, *(trial for trial in warm if trial.state in _DONE)]
+    return {index for index in _indices(study.space.text)(tried) if index is not None}
+
+
+@lru_cache(maxsize=8)
+def _indices(text: str) -> Remembered[int | None]:
+    space = Space.from_json(json.loads(text))
+    return Remembered(
+        lambda trial: space.index(trial.parameters) if space.contains(trial.parameters) else None
+    )
+
+
+def _of_grid(
+    study: Study, points: int, number: int, taken: Collection[int]
+) -> dict[str, Any] | None:
     index = number
-    for done in sorted({study.space.index(t.parameters) for t in warm if t.state in _DONE}):
-        index += done <= index
-    return study.space.point(index) if index < study.space.check_finite() else None
+    for earlier in sorted(taken):
+        index += earlier <= index
+    return study.space.point(index) if index < points else None
 
 
 def _untried(
-    study: Study, number: int, suggestion: dict[str, Any], tried: Iterable[Mapping[str, Any]]
-) -> dict[str, Any] | None:
-    """Returns a point like the ones that the sampler draws which was not tried, if there is one."""
-    space = study.space
-    taken = {space.index(parameters) for parameters in tried if space.contains(parameters)}
-    points = space.check_finite()
-    if len(taken) >= points:
-        return None
+    study: Study, points: int, suggestion: dict[str, Any], number: int, taken: Collection[int]
+) -> dict[str, Any]:
+    """Returns the suggestion or, if it was tried, another as like it as can be found quickly."""
     source = _source(study, number, "again")
     for _ in range(_REDRAWS):
-        if space.index(suggestion) not in taken:
+        if study.space.index(suggestion) not in taken:
             return suggestion
-        suggestion = _at_random(study, source)
+        suggestion = study.space.at(_places(study, source))
     index = source.randrange(points)
     while index in taken:
         index = (index + 1) % points
-    return space.point(index)
+    return study.space.point(index)
 
 
 def _draw(
-    study: Study, trials: Iterable[Trial], number: int, warm: Sequence[Trial]
+    study: Study, trials: Sequence[Trial], number: int, warm: Sequence[Trial]
 ) -> dict[str, Any]:
-    if study.sampler is Sampler.QUASIRANDOM:
-        return _quasirandom(study, number)
     source = _source(study, number)
+    if study.sampler is Sampler.QUASIRANDOM:
+        return study.space.at(_quasirandom_places(study, number))
     if study.sampler is Sampler.RANDOM:
-        return _at_random(study, source)
-    earlier = sorted(warm, key=_settled_order)
-    known = sorted(
-        (
-            trial
-            for trial in trials
-            if trial.number != number and study.space.contains(trial.parameters)
-        ),
-        key=_settled_order,
-    )
+        return study.space.at(_places(study, source))
+    known = sorted((t for t in trials if t.number != number), key=lambda trial: trial.number)
     seed = source.getrandbits(32)
     if study.sampler is Sampler.CMAES:
         from kfp_jax.sweep.evolution import by_cmaes
 
         names = numeric(study.space)
-        places = by_cmaes(study.space, names, study.direction, known, earlier, seed)
-        return study.space.at(_places(study, source) | places)
-    history = [*earlier, *known]
-    if (
-        sum(trial.state in _DONE and trial.score is not None for trial in history)
-        < _FIRST_AT_RANDOM
-    ):
-        return _at_random(study, source)
+        found = by_cmaes(study.space, names, study.direction, known, warm, seed)
+        return study.space.at(_places(study, source) | found)
+    scored = sum(t.state in _DONE and t.score is not None for t in (*warm, *known))
+    if scored < _FIRST_AT_RANDOM:
+        return study.space.at(_places(study, source))
     from kfp_jax.sweep.tpe import by_tpe
 
-    return by_tpe(study.space, study.direction, history, seed)
+    return by_tpe(study.space, study.direction, known, warm, seed)
 
 
-def _settled_order(trial: Trial) -> tuple[int, str]:
-    # Earlier sweeps may bring the same number twice.
-    return trial.number, json.dumps(trial.parameters, sort_keys=True)
-
-
-def _at_random(study: Study, source: random.Random) -> dict[str, Any]:
-    return study.space.at(_places(study, source))
+def _source(study: Study, number: int, purpose: str = "") -> random.Random:
+    return random.Random(f"{study.seed}/{number}/{purpose}")
 
 
 def _places(study: Study, source: random.Random) -> dict[str, float]:
@@ -121,14 +119,10 @@ def _places(study: Study, source: random.Random) -> dict[str, float]:
     return {name: source.random() for name in study.space.entries}
 
 
-def _source(study: Study, number: int, purpose: str = "") -> random.Random:
-    return random.Random(f"{study.seed}/{number}/{purpose}")
-
-
-def _quasirandom(study: Study, number: int) -> dict[str, Any]:
+def _quasirandom_places(study: Study, number: int) -> dict[str, float]:
     block, row = divmod(number, _SOBOL_BLOCK)
     places = _sobol(len(study.space.entries), study.seed, block)[row]
-    return study.space.at(dict(zip(study.space.entries, places, strict=True)))
+    return dict(zip(study.space.entries, places, strict=True))
 
 
 @lru_cache(maxsize=16)

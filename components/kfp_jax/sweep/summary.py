@@ -28,7 +28,7 @@ class MachineTime:
         useful: By complete trials.
         pruned: By trials that were ended early because others were better.
         wasted: By failed and stopped trials.
-        saved: What pruning saved. An estimate: it takes it that a pruned trial would have run as
+        saved: What pruning saved. An estimate: it assumes that a pruned trial would have run as
             long as the mean complete one; 0 when no trial is complete.
     """
 

@@ -15,7 +15,7 @@ _BEFORE = ("number", "state", "score")
 _AFTER = ("seconds", "started", "reason", "message", "job", "model_uri")
 
 # A spreadsheet takes a cell that begins so for a formula and runs it.
-_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")  # noqa: RUF001
+_FORMULA = ("=", "+", "-", "@", "\t", "\n", "＝", "＋", "－", "＠")  # noqa: RUF001
 
 
 def to_json_lines(trials: Iterable[Trial]) -> str:
@@ -59,8 +59,8 @@ def _cell(value: Any) -> str:
         return ""
     if not isinstance(value, str):
         return json.dumps(value)
-    # A lone surrogate cannot be written to any file.
-    text = value.encode("utf-8", "replace").decode()
+    # A lone surrogate cannot be written to any file; a lone carriage return would not be quoted.
+    text = value.encode("utf-8", "replace").decode().replace("\r\n", "\n").replace("\r", "\n")
     return f"'{text}" if text.startswith(_FORMULA) else text
 
 

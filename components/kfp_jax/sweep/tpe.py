@@ -17,11 +17,15 @@ from kfp_jax.sweep.trial import Direction, Trial
 
 
 def by_tpe(
-    space: Space, direction: Direction, history: Sequence[Trial], seed: int
+    space: Space,
+    direction: Direction,
+    history: Sequence[Trial],
+    earlier: Sequence[Trial],
+    seed: int,
 ) -> dict[str, Any]:
-    """Returns parameters; `history` are points of the space, and some of them have scores."""
+    """Returns parameters; some of the trials have scores."""
     sampler = TPESampler(seed=seed, n_startup_trials=0)
-    storage = History(frozen(space, history))
+    storage = History(frozen(space, history, earlier))
     study = optuna_study(storage, direction, sampler)
     trial = storage.get_trial(
         storage.create_new_trial(storage.get_study_id_from_name(study.study_name))

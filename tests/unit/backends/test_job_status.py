@@ -12,10 +12,11 @@ from fakes.cluster_states import (
 from kfp_jax.backends.jobset_status import reduce_jobset
 from kfp_jax.backends.pod_status import Pod
 from kfp_jax.backends.trainjob_status import reduce_trainjob
-from kfp_jax.status import FOREIGN_JOBSET, Phase
+from kfp_jax.status import FAILING, FOREIGN_JOBSET, Phase
 
 BOTH_RUN = (pod(0, running()), pod(1, running()))
 DONE = condition("Completed", "AllJobsCompleted")
+AGAIN = {"rules": [{"action": "RestartJobSetAndIgnoreMaxRestarts"}]}
 BROKEN = condition("Failed", "FailedJobs", "jobset failed due to one or more job failures.")
 
 
@@ -29,7 +30,32 @@ BROKEN = condition("Failed", "FailedJobs", "jobset failed due to one or more job
             jobset(), (pod(0, ended(0)), pod(1, running())), Phase.RUNNING, "", id="one-is-done"
         ),
         pytest.param(
-            jobset(), (BOTH_RUN[0], pod(1, ended(1))), Phase.STARTING, "", id="one-has-failed"
+            jobset(), (BOTH_RUN[0], pod(1, ended(1))), Phase.RUNNING, FAILING, id="one-has-failed"
+        ),
+        pytest.param(
+            jobset(failurePolicy={"maxRestarts": 1}), (BOTH_RUN[0], pod(1, ended(1))),
+            Phase.STARTING, "", id="one-has-failed-and-all-start-again",
+        ),
+        pytest.param(
+            jobset(failurePolicy=AGAIN), (BOTH_RUN[0], pod(1, ended(1))),
+            Phase.STARTING, "", id="one-has-failed-and-a-rule-starts-all-again",
+        ),
+        pytest.param(
+            jobset(failurePolicy={"maxRestarts": 1}, restarts=1),
+            (pod(0, running(), restart=1), pod(1, ended(1), restart=1)),
+            Phase.RUNNING, FAILING, id="one-has-failed-in-the-last-attempt",
+        ),
+        pytest.param(
+            jobset(job={"backoffLimit": 6}), (BOTH_RUN[0], pod(1, ended(1))),
+            Phase.STARTING, "", id="one-has-failed-and-starts-again-alone",
+        ),
+        pytest.param(
+            jobset(job={"podFailurePolicy": {"rules": [{"action": "Ignore"}]}}),
+            (BOTH_RUN[0], pod(1, ended(1))), Phase.STARTING, "", id="one-has-failed-in-a-drain",
+        ),
+        pytest.param(
+            jobset(), (BOTH_RUN[0], pod(1, ended(143, at=9), deleted_at=8)),
+            Phase.STARTING, "", id="one-was-told-to-leave",
         ),
         pytest.param(
             jobset(),

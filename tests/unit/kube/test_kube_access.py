@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 import yaml
 from fakes.api_server import FakeApiServer
-from fakes.clock import FastClock
+from fakes.clock import FastClock, ManualClock
 from kfp_jax.errors import ClusterError
-from kfp_jax.kube.access import find_access
+from kfp_jax.kube.access import MountedToken, find_access
 from kfp_jax.kube.client import Client
 from kfp_jax.kube.requests import PODS
 
@@ -94,7 +94,24 @@ def test_the_account_of_the_pod(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     access = find_access(environ, service_account=tmp_path)()
     assert (access.server, access.namespace) == ("https://[fd00::1]:443", "team")
     assert access.authorization().casefold() == "bearer t"
-    assert access.tls["ca_certs"] == tmp_path / "ca.crt"
+    assert access.tls == {"ca_certs": str(tmp_path / "ca.crt"), "cert_reqs": "CERT_REQUIRED"}
+
+
+def test_a_mounted_token_is_read_anew_each_minute(tmp_path: Path) -> None:
+    clock, file = ManualClock(), tmp_path / "token"
+    token = MountedToken(file, clock.now)
+    with pytest.raises(FileNotFoundError):
+        token.read()
+    file.write_text("one\n")
+    assert token.read() == "one"
+    file.write_text("two")
+    clock.sleep(59)
+    assert token.read() == "one"
+    clock.sleep(1)
+    assert token.read() == "two"
+    file.unlink()  # while it is being replaced
+    clock.sleep(60)
+    assert token.read() == "two"
 
 
 @pytest.mark.parametrize(

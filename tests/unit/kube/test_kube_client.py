@@ -10,6 +10,7 @@ from kfp_jax.kube import requests
 from kfp_jax.kube.answers import Dropped, NotSent, Silent
 from kfp_jax.kube.client import Client
 from kfp_jax.kube.requests import PODS, Resource
+from kfp_jax.kube.resources import EVENTS
 from kfp_jax.kube.retry import ONCE, Retry
 from kfp_jax.kube.stop import Stop
 
@@ -89,6 +90,21 @@ def test_rights(server: FakeApiServer, client: Client) -> None:
         "resource": "trainjobs",
         "namespace": "ns",
     }
+
+
+def test_rights_as_the_server_lists_them(server: FakeApiServer, client: Client) -> None:
+    server.rules = [
+        {"verbs": ["get", "list"], "apiGroups": [""], "resources": ["pods", "pods/log"]},
+        {"verbs": ["*"], "apiGroups": ["trainer.kubeflow.org"], "resources": ["*"]},
+        {"verbs": ["get"], "apiGroups": [""], "resources": ["events"], "resourceNames": ["one"]},
+    ]
+    rights = client.rights("ns")
+    assert rights.allow("get", PODS, "log")
+    assert rights.allow("delete", TRAINJOBS)
+    assert not rights.allow("delete", PODS)
+    assert not rights.allow("get", PODS, "exec")
+    assert not rights.allow("get", EVENTS)
+    assert server.requests[-1].body["spec"] == {"namespace": "ns"}
 
 
 def test_warnings_are_handed_on(server: FakeApiServer, make_client: MakeClient) -> None:

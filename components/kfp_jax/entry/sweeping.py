@@ -1,0 +1,146 @@
+"""The entry of `sweep`."""
+
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from kfp import dsl
+
+from kfp_jax import storage
+from kfp_jax.cancellation import cancel_on_signals
+from kfp_jax.entry.task import (
+    errors_end_the_step,
+    json_numbers,
+    log_metrics,
+    task_backend,
+    task_folder,
+    task_sink,
+)
+from kfp_jax.errors import OutputError
+from kfp_jax.spec import Limits, TrainSpec
+from kfp_jax.sweep.end import error_of
+from kfp_jax.sweep.space import Space
+from kfp_jax.sweep.spec import SweepSpec, default_max_failed
+from kfp_jax.sweep.study import Pruner, Sampler, Study
+from kfp_jax.sweep.summary import SweepSummary
+from kfp_jax.sweep.trial import Direction
+from kfp_jax.sweep_folder import (
+    LEADERBOARD,
+    TRIALS,
+    FolderJournal,
+    read_warm,
+    sweep_folder,
+    write_results,
+)
+from kfp_jax.sweep_news import SweepNews
+from kfp_jax.tuning import default_parallel, run_sweep, study_name, warmed
+
+
+@dataclass(frozen=True)
+class SweepOutputs:
+    """The output artifacts of `sweep`."""
+
+    model: dsl.Model
+    metrics: dsl.Metrics
+    leaderboard: dsl.HTML
+    trials_table: dsl.Dataset
+
+
+def sweep(
+    outputs: SweepOutputs,
+    *,
+    program: str,
+    space: Mapping[str, Any],
+    max_trials: int,
+    parallel: int,
+    parameters: Mapping[str, Any],
+    objective: str,
+    direction: str,
+    sampler: str,
+    pruner: str,
+    seed: int,
+    max_failed: int,
+    time_budget_seconds: float,
+    num_nodes: int,
+    dataset_uri: str,
+    warm_start: str,
+    max_restarts: int,
+    stall_seconds: float,
+    deadline_seconds: float,
+    backend: str,
+) -> dict[str, Any]:
+    """Runs the `sweep` component: many jobs. Returns all parameters of the best one."""
+    with errors_end_the_step("sweep"):
+        job = TrainSpec(
+            name="sweep",
+            program=program,
+            parameters=json_numbers(parameters),
+            num_nodes=num_nodes,
+            output_uri=task_folder(outputs.model),
+            dataset_uri=dataset_uri,
+            max_restarts=max_restarts,
+            objective=objective,
+            limits=Limits(stall=stall_seconds, deadline=deadline_seconds),
+        )
+        study = Study(
+            space=Space.from_json(space),
+            direction=Direction(direction),
+            sampler=Sampler(sampler),
+            pruner=Pruner(pruner),
+            seed=seed,
+            max_trials=max_trials,
+        )
+        sink = task_sink("sweep")
+        where = task_backend(backend, sink, study_name(job))
+        parallel = parallel or default_parallel(where, num_nodes)
+        spec = SweepSpec(
+            job=job,
+            study=study,
+            parallel=parallel,
+            max_failed=default_max_failed(study) if max_failed < 0 else max_failed,
+            time_budget=time_budget_seconds,
+            warm=read_warm([warm_start] if warm_start else []),
+        )
+        with (
+            sweep_folder(spec, resume=True) as folder,
+            cancel_on_signals() as cancellation,
+            warmed(where, parallel) as workers,
+        ):
+            news = SweepNews(spec, sink)
+            journal = FolderJournal(folder)
+            end = run_sweep(spec, workers, journal, sink=news, cancellation=cancellation)
+            summary = write_results(folder, spec, end)
+        _publish(outputs, folder, summary)
+        error = error_of(spec, end)
+        if error:
+            raise error
+        best = summary.best
+        return {**job.parameters, **(best.parameters if best else {})}
+
+
+def _publish(outputs: SweepOutputs, folder: Path, summary: SweepSummary) -> None:
+    """Makes artifacts of what the sweep wrote, after a failure too."""
+    for name, artifact in ((LEADERBOARD, outputs.leaderboard), (TRIALS, outputs.trials_table)):
+        text = (folder / name).read_text(encoding="utf-8")
+        storage.write_text(Path(artifact.path), text)
+    counts = {f"trials_{state.value.lower()}": n for state, n in summary.counts.items() if n}
+    best = summary.best
+    score = {summary.objective: best.score} if best and best.score is not None else {}
+    log_metrics(outputs.metrics, {**score, **counts})
+    if best and best.model_uri:
+        _copy_model(Path(best.model_uri), Path(outputs.model.path))
+        facts = {"program": summary.program, "job": best.job, "trial": best.number}
+        outputs.model.metadata.update(facts | score)
+
+
+def _copy_model(source: Path, target: Path) -> None:
+    """Copies the best model to where the artifact is; that of a trial stays where it is."""
+    try:
+        shutil.rmtree(target, ignore_errors=True)
+        shutil.copytree(source, target)
+    except OSError as error:
+        raise OutputError(
+            f"Model {source} cannot be copied to {target}: {error}; free space and run it again."
+        ) from error
