@@ -127,7 +127,7 @@ def trial(
                     cancellation=cancellation,
                 )
             changes = ended_trial(outcome, objective, pruned=False)
-            _publish_trial(outputs, outcome, changes, made.number)
+            changes |= _publish_trial(outputs, outcome, made.number)
         except JobCancelled:
             raise
         except KfpJaxError as error:
@@ -163,10 +163,12 @@ def _together(*groups: Mapping[str, Any]) -> dict[str, Any]:
     return together
 
 
-def _publish_trial(
-    outputs: TrialOutputs, outcome: Outcome, changes: dict[str, Any], number: int
-) -> None:
+def _publish_trial(outputs: TrialOutputs, outcome: Outcome, number: int) -> dict[str, Any]:
     """Makes artifacts of what a job left; the model is where it should be already.
+
+    Returns:
+        What the next steps are told of it: not the job, which is deleted by now, and the model's
+        URI in place of the folder that only this step sees.
 
     Raises:
         JobCancelled: Somebody asked for its end: that is no trial's failure.
@@ -174,12 +176,11 @@ def _publish_trial(
     if outcome.phase is Phase.CANCELLED:
         raise JobCancelled(outcome.message)
     log_metrics(outputs.metrics, outcome.metrics)
-    changes["job"] = ""  # it is deleted by now
-    if outcome.model_uri:
-        # Not the folder that this step sees: the next ones are elsewhere.
-        changes["model_uri"] = str(outputs.model.uri)
-        facts = {"program": outcome.program, "trial": number, "job": outcome.job}
-        outputs.model.metadata.update({**facts, "score": changes["score"]})
+    made = outcome.phase is Phase.SUCCEEDED and Path(outputs.model.path).exists()
+    if not (outcome.model_uri or made):
+        return {"job": ""}
+    outputs.model.metadata.update({"program": outcome.program, "trial": number, "job": outcome.job})
+    return {"job": "", "model_uri": str(outputs.model.uri)}
 
 
 class _Curve(NullSink):
