@@ -74,7 +74,7 @@ def suggest(
     """Runs the `suggest` component. Returns one item for each trial."""
     with errors_end_the_step("suggest"):
         study = Study(
-            space=Space.from_json(space),
+            space=Space.from_json(json_numbers(space)),
             sampler=cast("Sampler", sampler),  # it is read as what it names, or refused
             seed=seed,
             max_trials=max_trials,
@@ -250,7 +250,7 @@ def select_best(
     """Runs the `select_best` component. Returns all parameters of the best trial."""
     with errors_end_the_step("select-best"):
         sink = task_sink("select-best")
-        known = Space.from_json(space) if space else None
+        known = Space.from_json(json_numbers(space)) if space else None
         before = _earlier(earlier)
         trials = after_round(before, read_results(json_numbers(results), known))
         shared = json_numbers({**parameters, **budget})
