@@ -9,10 +9,11 @@ The trained program's Python is not needed to predict: not its classes, not Flax
 
 import json
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, MutableMapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
+from weakref import WeakKeyDictionary
 
 import jax
 import numpy as np
@@ -65,7 +66,8 @@ def export_model(
 
     Args:
         directory: where the model goes; `run.model_dir`, for the launcher to find it.
-        predict: pure function of (params, inputs); traced once, with a batch of any size.
+        predict: pure function of (params, inputs); traced once, with a batch of any size, and not
+            again for the same function and shapes in this process.
         params: tree of arrays, each whole in process 0.
         example: a batch of inputs, (any number, ...), for its shape and dtype.
         metadata: what a reader should know, in JSON values; `classes` (names of the outputs, in
@@ -78,15 +80,12 @@ def export_model(
         return
     target = Path(directory).absolute()
     tree = _Tree.of(jax.tree.map(np.asarray, params))
-    inputs = _abstract((*export.symbolic_shape("batch"), *example.shape[1:]), example.dtype)
-    exported = export.export(
-        jax.jit(lambda nested, batch: predict(tree.restore(nested), batch)), platforms=PLATFORMS
-    )(jax.tree.map(lambda leaf: _abstract(leaf.shape, leaf.dtype), tree.nested), inputs)
+    exported = _export(predict, tree, (tuple(example.shape[1:]), np.dtype(example.dtype)))
     temporary = target.with_name(f".{target.name}.tmp")
     shutil.rmtree(temporary, ignore_errors=True)
     temporary.mkdir(parents=True)
-    (temporary / DESCRIPTION).write_text(_describe(inputs, exported, metadata))
-    (temporary / PREDICT).write_bytes(exported.serialize())
+    (temporary / DESCRIPTION).write_text(_describe(exported, metadata))
+    (temporary / PREDICT).write_bytes(exported.code)
     with _checkpointer() as checkpointer:
         checkpointer.save(temporary / PARAMS, tree.nested)
     _replace(temporary, target)
@@ -133,6 +132,41 @@ class _Tree:
         return jax.tree_util.tree_unflatten(self.structure, [_at(nested, p) for p in self.paths])
 
 
+@dataclass(frozen=True)
+class _Exported:
+    """A traced function, without what would keep it alive."""
+
+    code: bytes
+    inputs: jax.ShapeDtypeStruct
+    outputs: tuple[Any, ...]
+    platforms: tuple[str, ...]
+
+
+_Signature: TypeAlias = tuple[Any, ...]
+_EXPORTED: MutableMapping[Any, dict[_Signature, _Exported]] = WeakKeyDictionary()
+
+
+def _export(
+    predict: Callable[[Any, jax.Array], Any], tree: _Tree, example: tuple[tuple[int, ...], Any]
+) -> _Exported:
+    """Returns a function for params like `tree` and inputs of this shape, but for the batch."""
+    avals = jax.tree.map(lambda leaf: _abstract(leaf.shape, leaf.dtype), tree.nested)
+    of_tree = [(leaf.shape, leaf.dtype) for leaf in jax.tree.leaves(avals)]
+    signature = (tree.structure, *of_tree, example)
+    known = _EXPORTED.setdefault(predict, {})
+    if signature not in known:
+        shape, dtype = example
+        inputs = _abstract((*export.symbolic_shape("batch"), *shape), dtype)
+        exported = export.export(
+            jax.jit(lambda nested, batch: predict(tree.restore(nested), batch)),
+            platforms=PLATFORMS,
+        )(avals, inputs)
+        known[signature] = _Exported(
+            bytes(exported.serialize()), inputs, exported.out_avals, exported.platforms
+        )
+    return known[signature]
+
+
 def _key(key: Any) -> str:
     return jax.tree_util.keystr((key,), simple=True)
 
@@ -143,15 +177,16 @@ def _at(nested: Any, path: tuple[str, ...]) -> Any:
     return nested
 
 
-def _describe(
-    inputs: jax.ShapeDtypeStruct, exported: export.Exported, metadata: Mapping[str, Any]
-) -> str:
+def _describe(exported: _Exported, metadata: Mapping[str, Any]) -> str:
     rest = dict(metadata)
     description = {
         "schema": SCHEMA,
-        "input": {"shape": [None, *inputs.shape[1:]], "dtype": str(inputs.dtype)},
+        "input": {
+            "shape": [None, *exported.inputs.shape[1:]],
+            "dtype": str(exported.inputs.dtype),
+        },
         "outputs": [
-            {"shape": [None, *out.shape[1:]], "dtype": str(out.dtype)} for out in exported.out_avals
+            {"shape": [None, *out.shape[1:]], "dtype": str(out.dtype)} for out in exported.outputs
         ],
         "classes": rest.pop("classes", None),
         "metadata": rest,

@@ -8,6 +8,7 @@ import importlib.util
 import io
 import os
 import random
+import resource
 import signal
 import sys
 import threading
@@ -19,6 +20,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, cast
 
+_SMALL_BYTES = 1024**3
+_GROWS_TO = 3  # times its size after the first job; only what jobs leave behind gets it there
 _DEADLY_TIMERS = (signal.ITIMER_REAL, signal.ITIMER_VIRTUAL, signal.ITIMER_PROF)
 
 
@@ -52,6 +55,8 @@ class ProcessState:
         }
         self._streams = (sys.stdout, sys.stderr)
         self._jax = _JaxSettings()
+        self._frozen = False
+        self._first_size = 0
         self._environ: dict[str, str] = {}
         self._path: list[str] = []
         self._umask = 0
@@ -96,8 +101,25 @@ class ProcessState:
         cast(list[Any], warnings.filters)[:] = self._filters
         self._restore_streams()
         gc.collect()  # closes the files that nothing refers to any more
+        if not self._frozen:
+            # Modules and compiled code, which stay: looking through them takes a tenth of a second.
+            self._frozen = True
+            gc.freeze()
         settings = self._jax.restore()
-        return settings and all(map(_is_harmless, set(threading.enumerate()) - self._threads))
+        threads = set(threading.enumerate()) - self._threads
+        return (
+            settings
+            and all(map(_is_harmless, threads))
+            and _has_room_for_files()
+            and self._has_room_for_memory()
+        )
+
+    def _has_room_for_memory(self) -> bool:
+        """Returns whether this process is not much larger than after its first job."""
+        pages = int(Path("/proc/self/statm").read_text().split()[1])
+        size = pages * resource.getpagesize()
+        self._first_size = self._first_size or size
+        return size < max(_SMALL_BYTES, _GROWS_TO * self._first_size)
 
     def _restore_streams(self) -> None:
         """Gives back the streams as they were, new ones in the place of those that were closed."""
@@ -111,6 +133,12 @@ def _opened(stream: Any, descriptor: int) -> Any:
         return stream
     raw = io.FileIO(descriptor, "w", closefd=False)
     return io.TextIOWrapper(raw, encoding="utf-8", errors="backslashreplace", write_through=True)
+
+
+def _has_room_for_files() -> bool:
+    """Returns whether jobs have left open less than half of the files that a process may have."""
+    most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return 2 * sum(1 for _ in Path("/proc/self/fd").iterdir()) < most
 
 
 def _is_harmless(thread: threading.Thread) -> bool:
@@ -158,7 +186,7 @@ class _JaxSettings:
                     jax.config.update(name, self._values[name])
         except Exception:  # noqa: BLE001 - whatever the reason, this process is not as it was
             return False
-        return True
+        return not jax.distributed.is_initialized()
 
 
 class _WhenImported(MetaPathFinder):

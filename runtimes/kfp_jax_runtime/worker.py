@@ -59,8 +59,7 @@ class Worker:
                 continue
             if "job" in message:
                 # Already now: a stop may come before the main thread gets to the job.
-                with self._lock:
-                    self._job = message["job"]
+                self._now_on(message["job"])
             self._todo.put(message)
         self._todo.put(None)
 
@@ -76,13 +75,17 @@ class Worker:
         redirect(job["log"])
         self._state.begin(job["environ"], [bootstrap.__file__, job["program"]])
         self._code = bootstrap.run_to_its_end([job["program"]], os.environ, self._sigterm)
+        self._now_on(None)  # what asks it to stop from here on is too late
         if not (self._state.restore() and is_alone()):
+            self._now_on(job["job"])
             return False
-        with self._lock:
-            self._job = None
         self._be_idle()
         self._answer({"job": job["job"], "code": self._code})
         return True
+
+    def _now_on(self, job: int | None) -> None:
+        with self._lock:
+            self._job = job
 
     def _check(self, message: Message) -> None:
         # Imports what it looks at, before the first job's beginning is remembered: what a module

@@ -1,4 +1,5 @@
 from collections.abc import Iterator, Mapping
+from typing import ClassVar
 
 import pytest
 from contract.backend_contract import BackendContract
@@ -11,7 +12,7 @@ from kfp_jax.pods import Pods
 
 
 class TestJobSetBackend(BackendContract):
-    labels: Mapping[str, str] = {}
+    labels: ClassVar[Mapping[str, str]] = {}
     impossible = {"pods": Pods(runtime="a-runtime")}, "a JobSet has none"
 
     @pytest.fixture
@@ -27,4 +28,4 @@ class TestJobSetBackend(BackendContract):
 class TestJobSetBackendOfAStudy(TestJobSetBackend):
     """Its jobs share their watches."""
 
-    labels = {"study": "lr-sweep"}
+    labels: ClassVar[Mapping[str, str]] = {"study": "lr-sweep"}

@@ -22,6 +22,7 @@ from kfp_jax.kube.requests import Resource
 from kfp_jax.kube.resources import JOBSETS, RUNTIMES, TRAINJOBS
 from kfp_jax.kube.resources import PODS as ALL_PODS
 from kfp_jax.launch import job_ref, launch
+from kfp_jax.reports import Report
 from kfp_jax.sinks import NullSink
 from kfp_jax.spec import TrainSpec
 from kfp_jax.status import JobStatus, Outcome, Phase
@@ -58,6 +59,10 @@ class _Sink(NullSink):
 
     lines: dict[int, list[str]]
     phases: list[Phase]
+    reports: list[Report]
+
+    def report(self, process: int, report: Report) -> None:
+        self.reports.append(report)
 
     def log(self, line: LogLine) -> None:
         self.lines[line.process].append(line.text)
@@ -75,6 +80,7 @@ class Running:
     ) -> None:
         self.lines: dict[int, list[str]] = defaultdict(list)
         self.phases: list[Phase] = []
+        self.reports: list[Report] = []
         self.spec = spec
         self._backend = BACKENDS[backend](client or place.client, namespace=place.namespace)
         self.name = job_ref(spec, self._backend).name
@@ -100,7 +106,7 @@ class Running:
         return ended
 
     def _launch(self) -> None:
-        sink = _Sink(self.lines, self.phases)
+        sink = _Sink(self.lines, self.phases, self.reports)
         try:
             self._ended.append(launch(self.spec, self._backend, sink=sink))
         except BaseException as error:  # noqa: BLE001 - raised again by `outcome`

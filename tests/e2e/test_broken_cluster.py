@@ -5,7 +5,6 @@ Both backends go through each trouble side by side, in one namespace.
 
 import json
 import threading
-from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,6 +14,7 @@ from e2e.chaos import Chaos, find_chaos
 from e2e.jobs import BACKENDS, Running, shell
 from e2e.mnist import mnist
 from e2e.places import Place, until
+from kfp_jax.reports import Kind
 from kfp_jax.status import Outcome, Phase
 
 pytestmark = pytest.mark.usefixtures("nothing_is_left")
@@ -138,10 +138,12 @@ def test_a_restarted_set_goes_on_from_its_checkpoint(
     assert outcome.phase is Phase.SUCCEEDED, outcome.message
     assert outcome.attempts == 2
     assert outcome.metrics["accuracy"] == pytest.approx(local_outcome.metrics["accuracy"], abs=0.02)
-    history = (place.folder / "mnist" / "history.jsonl").read_text().splitlines()
-    reports = [json.loads(line) for line in history]
-    restored = [item["step"] for item in reports if item["kind"] == "restored"]
-    assert len(restored) == 1
-    assert restored[0] >= 20
-    steps = [item["step"] for item in reports if item["kind"] == "metrics"]
-    assert max(Counter(steps).values()) == 1, steps
+    (restored,) = [report.step for report in job.reports if report.kind is Kind.RESTORED]
+    assert restored is not None
+    assert restored >= 20
+    assert steps(place.folder / "mnist") == steps(Path(local_outcome.output_uri))
+
+
+def steps(folder: Path) -> list[int]:
+    """Returns the steps in a job's history."""
+    return [json.loads(line)["step"] for line in (folder / "history.jsonl").open()]

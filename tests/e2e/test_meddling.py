@@ -82,7 +82,8 @@ def test_a_job_that_somebody_deletes_is_lost(place: Place, backend: str) -> None
 
 
 def test_a_pod_that_somebody_deletes_is_named(place: Place, backend: str) -> None:
-    job = Running(place, backend, shell(place, f"echo up; {LEAVES}", num_nodes=2))
+    script = "echo up; trap 'exit 143' TERM; sleep 100 & wait"
+    job = Running(place, backend, shell(place, script, num_nodes=2))
     job.heard("up", process=0)
     job.heard("up", process=1)
     (pod,) = (p["metadata"]["name"] for p in place.pods() if "-node-0-1-" in p["metadata"]["name"])

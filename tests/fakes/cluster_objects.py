@@ -11,7 +11,7 @@ OURS = {
     "kfp-jax/job": "mnist-0a1b2c3d-1",
     "kfp-jax/attempt": "1",
     "kfp-jax/run": "run-7",
-    "kfp-jax/study": "lr-sweep",
+    "kfp-jax/study": "lr-search",
 }
 RUNNING = {"jobsStatus": [{"name": "node", "ready": 1, "active": 1, "succeeded": 0, "failed": 0}]}
 

@@ -154,7 +154,7 @@ def test_both_forms_of_a_sweep_give_the_same_leaderboard(tmp_path: Path) -> None
     settings: dict[str, Any] = {"max_trials": 6, "sampler": "random", "seed": 3}
     loop = run(tmp_path / "loop", "loop", space=space, max_failed=5, **settings)
     options = [f"--{name.replace('_', '-')}={value}" for name, value in settings.items()]
-    command = [*CLI, "sweep", "--program", "trials:train", "--output", str(tmp_path / "step")]
+    command = [*CLI, "sweep", "--program", "looped:train", "--output", str(tmp_path / "step")]
     command += ["--space", json.dumps(space), "--max-failed=5", "--backend=local", *options]
     step = subprocess.run(
         command,
@@ -272,7 +272,7 @@ def test_an_item_of_ones_own_making_is_refused(
     metrics = dsl.Metrics(name="metrics", uri=str(tmp_path / "metrics"))
     with pytest.raises(SystemExit):
         trial.python_func(
-            model=model, metrics=metrics, item={"learning_rate": 0.1}, program="trials:train"
+            model=model, metrics=metrics, item={"learning_rate": 0.1}, program="looped:train"
         )
     assert "give one that suggest or halve returned" in refusal(capsys)
 
@@ -284,7 +284,7 @@ def test_a_terminated_trial_is_no_failed_trial(tmp_path: Path) -> None:
         "import sys; from kfp import dsl; from kfp_jax.components import trial\n"
         "trial.python_func(model=dsl.Model(name='model', uri=sys.argv[1] + '/model'),\n"
         " metrics=dsl.Metrics(name='metrics', uri=sys.argv[1] + '/metrics'), backend='local',\n"
-        " item={'number': 0, 'parameters': {'how': 'hangs'}}, program='trials:train')"
+        " item={'number': 0, 'parameters': {'how': 'hangs'}}, program='looped:train')"
     )
     command = [sys.executable, "-c", code, str(tmp_path / "trial")]
     with subprocess.Popen(command, env=environ(KFP_JAX_EVENTS=str(events))) as step:

@@ -130,7 +130,17 @@ def test_the_next_job_finds_the_same_process_as_if_it_were_new(
 
 @pytest.mark.parametrize(
     "how",
-    ["daemon_thread", "thread_to_wait_for", "child", "grandchild", "exit_hard", "kill", "crash"],
+    [
+        "daemon_thread",
+        "thread_to_wait_for",
+        "child",
+        "grandchild",
+        "open_files",
+        "much_memory",
+        "exit_hard",
+        "kill",
+        "crash",
+    ],
 )
 def test_what_cannot_be_undone_costs_the_worker_and_no_other_job(
     one: WarmBackend, tmp_path: Path, how: str

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from kfp import dsl, local
 from kfp_jax.components import halve, select_best, suggest, trial
 
-PROGRAM = "trials:train"
+PROGRAM = "looped:train"
 
 
 class Outputs(NamedTuple):

@@ -1,37 +1,57 @@
-"""A training that is over at once, for trials of sweeps; no JAX, so that it starts in a blink."""
+"""Programs that a sweep tries, without JAX: each trial ends the way its parameter `how` says."""
 
-import json
+import fcntl
 import math
+import os
+import signal
 import time
-from dataclasses import dataclass
-from typing import Any, Literal
 
 from kfp_jax_runtime import Run
 
-
-@dataclass(frozen=True)
-class Config:
-    learning_rate: float = 0.01
-    batch_size: int = 32
-    momentum: float = 0.0
-    how: Literal["well", "better", "raises", "nan", "other", "hangs"] = "well"
-    epochs: int = 1
-    fails_from_epochs: int = 100
+SECONDS = 0.15
 
 
-def train(run: Run, config: Config) -> dict[str, float]:
-    """Returns the better accuracies the nearer the learning rate is to 0.01."""
-    score = 0.9 - abs(math.log10(config.learning_rate) + 2) / 10 + config.momentum / 100
-    score += 0.01 * (config.how == "better") + config.epochs / 1000
-    objective = "val_accuracy" if config.how == "other" else "accuracy"
-    for step in range(1, 2 * config.epochs + 1):
-        run.report(step, **{objective: score * step / (2 * config.epochs)})
-    while config.how == "hangs":
-        time.sleep(0.1)
-    if config.how == "raises" or config.epochs >= config.fails_from_epochs:
-        raise ValueError("no such luck")
-    folder = run.output_dir / "model"
-    folder.mkdir()
-    seen: dict[str, Any] = dict(run.parameters)
-    (folder / "parameters.json").write_text(json.dumps(seen))
-    return {objective: float("nan") if config.how == "nan" else score}
+def train(run: Run) -> dict[str, float]:
+    x, how = float(run.parameters["x"]), run.parameters.get("how", "")
+    match how:
+        case "raises":
+            raise RuntimeError("no such luck")
+        case "hangs":
+            time.sleep(600)
+        case "nan":
+            run.report(1, accuracy=math.nan)
+            return {"accuracy": math.nan}
+        case "nothing":
+            return {}
+        case "other-name":
+            run.report(1, acuracy=x)
+            return {"acuracy": x}
+        case "killed":
+            os.kill(os.getpid(), signal.SIGKILL)
+    for step in (1, 2, 4, 8):
+        run.report(step, accuracy=x * step / 8)
+    return {"accuracy": x}
+
+
+def slow_if_bad(run: Run) -> dict[str, float]:
+    x = float(run.parameters["x"])
+    for step in (1, 2, 4, 8):
+        run.report(step, accuracy=x * step / 8)
+        time.sleep(60 if x < 0.2 and step == 4 else 0)
+    return {"accuracy": x}
+
+
+def once(run: Run) -> dict[str, float]:
+    """Notes in the shared folder when it starts and ends; two at once of one trial are a crime."""
+    number = run.output_dir.name
+    with (run.output_dir / "alone").open("w") as alone:
+        fcntl.flock(alone, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        note(run, f"start {number}")
+        time.sleep(SECONDS)
+        note(run, f"end {number}")
+    return {"accuracy": float(run.parameters["x"])}
+
+
+def note(run: Run, text: str) -> None:
+    with (run.shared_dir / "notes").open("a") as notes:
+        notes.write(f"{text}\n")

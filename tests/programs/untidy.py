@@ -117,6 +117,19 @@ def grandchild(run: Run) -> None:
     subprocess.run(["sh", "-c", "sleep 600 &"], check=True)
 
 
+def open_files(run: Run) -> None:
+    import resource
+
+    most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(most, 256), _))
+    for _ in range(200):
+        os.open(os.devnull, os.O_RDONLY)
+
+
+def much_memory(run: Run) -> None:
+    globals()["kept_memory"] = b"x" * (1200 * 1024**2)
+
+
 def jax_setting(run: Run) -> None:
     import jax
 

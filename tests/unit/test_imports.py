@@ -9,8 +9,8 @@ import kfp_jax
 
 HEAVY = {"kfp", "kubernetes", "jax", "numpy", "optuna", "matplotlib"}
 
-# The KFP definitions and what their bodies call exist to use kfp, which brings kubernetes; the
-# samplers that use Optuna are imported at their first suggestion.
+# The KFP definitions and what their bodies call exist to use kfp, which brings kubernetes. Those of
+# the sweep are imported when Optuna or CMA-ES is asked for a suggestion.
 EXEMPT = (
     "kfp_jax.components",
     "kfp_jax.entry",

@@ -74,12 +74,17 @@ class LocalBackend:
 
     def _device_warnings(self, spec: TrainSpec) -> list[str]:
         found = [name for name in _ACCELERATOR_VARIABLES if name in self._environ]
-        if found and spec.num_nodes > 1 and "JAX_PLATFORMS" not in {**self._environ, **spec.env}:
+        processes = self._at_once(spec)
+        if found and processes > 1 and "JAX_PLATFORMS" not in {**self._environ, **spec.env}:
             return [
                 f"{found[0]} is set, but an accelerator takes one process of a machine: the"
-                f" {spec.num_nodes} processes run on CPU; set JAX_PLATFORMS to choose otherwise."
+                f" {processes} processes run on CPU; set JAX_PLATFORMS to choose otherwise."
             ]
         return []
+
+    def _at_once(self, spec: TrainSpec) -> int:
+        """Returns how many processes share the machine's devices."""
+        return spec.num_nodes
 
     def render(self, spec: TrainSpec, ref: JobRef) -> list[dict[str, Any]]:
         """Returns the processes: argv, environment beyond the inherited one, and cores."""

@@ -95,7 +95,8 @@ class LocalJob:
             if self.ended.is_set():
                 return self.status
             if self._attempt.waits() and self._cancelled_at is None:
-                self.status = JobStatus(Phase.QUEUED, restarts=self._restarts)
+                phase = Phase.RESTARTING if self._restarts else Phase.QUEUED
+                self.status = JobStatus(phase, restarts=self._restarts)
                 return self.status
             processes = self._attempt.poll(self._clock.now())
             action = next_action(

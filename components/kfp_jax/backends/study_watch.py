@@ -2,11 +2,11 @@
 
 import threading
 from collections.abc import Iterator, Sequence
-from queue import Empty, SimpleQueue
+from queue import SimpleQueue
 
 from kfp_jax.backends.pod_status import JOBSET_NAME, Manifest
 from kfp_jax.kube.client import Client
-from kfp_jax.kube.requests import PODS, Resource
+from kfp_jax.kube.requests import Resource
 from kfp_jax.kube.stop import Stop
 from kfp_jax.kube.watch import Deleted, Event, Listed, Target, watch
 
@@ -89,11 +89,10 @@ class _KindWatch:
         with self._changed:
             self._start()
             with stop.calls(self._wake):
-                self._changed.wait_for(
-                    lambda: self._listed and (not uid or uid in self._objects) or self._over(stop),
-                    _BEHIND_SECONDS,
-                )
                 self._changed.wait_for(lambda: self._listed or self._over(stop))
+                self._changed.wait_for(
+                    lambda: not uid or uid in self._objects or self._over(stop), _BEHIND_SECONDS
+                )
             self._listeners.append((job, queue))
             if self._error:
                 queue.put(None)

@@ -79,6 +79,9 @@ class WarmBackend(LocalBackend):
         warm = functools.partial(self._warm_attempt, spec, key, job, files)
         return WaitingAttempt(self._turns, 1, key.text, warm, files)
 
+    def _at_once(self, spec: TrainSpec) -> int:
+        return self._size if spec.program and spec.num_nodes == 1 else spec.num_nodes
+
     def _warm_attempt(
         self, spec: TrainSpec, key: Key, job: str, files: Sequence[LogFile], places: Sequence[int]
     ) -> Attempt:

@@ -43,6 +43,12 @@ Parallel = Annotated[
 ]
 SamplerName = Annotated[Sampler, typer.Option("--sampler", help="How parameters are suggested.")]
 PrunerName = Annotated[Pruner, typer.Option("--pruner", help="How trials are ended early.")]
+MinStep = Annotated[
+    int,
+    typer.Option(
+        "--min-step", help="Pruners spare trials before it; 0: follows from the first complete one."
+    ),
+]
 Minimize = Annotated[
     bool, typer.Option("--minimize", help="Smaller objectives are better, as for a loss.")
 ]
@@ -72,6 +78,7 @@ def sweep(
     parallel: Parallel = 0,
     sampler: SamplerName = Sampler.TPE,
     pruner: PrunerName = Pruner.NONE,
+    min_step: MinStep = 0,
     minimize: Minimize = False,
     seed: Seed = 0,
     max_failed: MaxFailed = -1,
@@ -102,6 +109,7 @@ def sweep(
         pruner=pruner,
         seed=seed,
         max_trials=max_trials,
+        min_step=min_step,
     )
     where = place(backend, namespace, context, study=study_name(job))
     parallel = parallel or default_parallel(where, job.num_nodes)

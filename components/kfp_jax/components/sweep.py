@@ -21,6 +21,7 @@ def sweep(
     direction: str = "maximize",
     sampler: str = "tpe",
     pruner: str = "none",
+    min_step: int = 0,
     seed: int = 0,
     max_failed: int = -1,
     time_budget_seconds: float = 0.0,
@@ -48,6 +49,7 @@ def sweep(
         direction: maximize or minimize.
         sampler: How parameters are suggested: random, grid, quasirandom, tpe or cmaes.
         pruner: How trials are ended early: none, median, asha or hyperband.
+        min_step: Step before which no trial is ended; 0 derives it from the first complete trial.
         seed: Same seed, same suggestions.
         max_failed: How many trials may fail before the step does; -1 for half of them.
         time_budget_seconds: Stop the trials after so long and take the best so far; 0 for never.
@@ -81,6 +83,7 @@ def sweep(
         direction=direction,
         sampler=sampler,
         pruner=pruner,
+        min_step=min_step,
         seed=seed,
         max_failed=max_failed,
         time_budget_seconds=time_budget_seconds,

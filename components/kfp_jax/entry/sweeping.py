@@ -10,12 +10,14 @@ from kfp import dsl
 
 from kfp_jax import storage
 from kfp_jax.cancellation import cancel_on_signals
+from kfp_jax.cluster.journal import ConfigMapJournal
 from kfp_jax.entry.task import (
+    TaskPlace,
     errors_end_the_step,
     json_numbers,
     log_metrics,
-    task_backend,
     task_folder,
+    task_place,
     task_sink,
 )
 from kfp_jax.errors import OutputError
@@ -23,9 +25,8 @@ from kfp_jax.spec import Limits, TrainSpec
 from kfp_jax.sweep.end import error_of
 from kfp_jax.sweep.space import Space
 from kfp_jax.sweep.spec import SweepSpec, default_max_failed
-from kfp_jax.sweep.study import Pruner, Sampler, Study
+from kfp_jax.sweep.study import Study
 from kfp_jax.sweep.summary import SweepSummary
-from kfp_jax.sweep.trial import Direction
 from kfp_jax.sweep_folder import (
     LEADERBOARD,
     TRIALS,
@@ -35,7 +36,7 @@ from kfp_jax.sweep_folder import (
     write_results,
 )
 from kfp_jax.sweep_news import SweepNews
-from kfp_jax.tuning import default_parallel, run_sweep, study_name, warmed
+from kfp_jax.tuning import Journal, default_parallel, run_sweep, study_name, warmed
 
 
 @dataclass(frozen=True)
@@ -60,6 +61,7 @@ def sweep(
     direction: str,
     sampler: str,
     pruner: str,
+    min_step: int,
     seed: int,
     max_failed: int,
     time_budget_seconds: float,
@@ -86,14 +88,16 @@ def sweep(
         )
         study = Study(
             space=Space.from_json(space),
-            direction=Direction(direction),
-            sampler=Sampler(sampler),
-            pruner=Pruner(pruner),
+            direction=direction,
+            sampler=sampler,
+            pruner=pruner,
             seed=seed,
             max_trials=max_trials,
+            min_step=min_step,
         )
         sink = task_sink("sweep")
-        where = task_backend(backend, sink, study_name(job))
+        place = task_place(backend, sink, study_name(job))
+        where = place.backend
         parallel = parallel or default_parallel(where, num_nodes)
         spec = SweepSpec(
             job=job,
@@ -109,7 +113,7 @@ def sweep(
             warmed(where, parallel) as workers,
         ):
             news = SweepNews(spec, sink)
-            journal = FolderJournal(folder)
+            journal = _journal(place, spec, folder)
             end = run_sweep(spec, workers, journal, sink=news, cancellation=cancellation)
             summary = write_results(folder, spec, end)
         _publish(outputs, folder, summary)
@@ -118,6 +122,20 @@ def sweep(
             raise error
         best = summary.best
         return {**job.parameters, **(best.parameters if best else {})}
+
+
+def _journal(place: TaskPlace, spec: SweepSpec, folder: Path) -> Journal:
+    """Returns what outlives this task: on a cluster its folder goes with its pod."""
+    if place.client is None:
+        return FolderJournal(folder)
+    return ConfigMapJournal(
+        place.client,
+        place.client.namespace,
+        study_name(spec.job),
+        spec.identity(),
+        place.task.labels,
+        place.task.owner,
+    )
 
 
 def _publish(outputs: SweepOutputs, folder: Path, summary: SweepSummary) -> None:

@@ -5,8 +5,9 @@ import os
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kfp import dsl
 
@@ -16,12 +17,15 @@ from kfp_jax.backends.choice import Cluster, connect, is_local, on_cluster
 from kfp_jax.backends.local import LocalBackend
 from kfp_jax.cancellation import cancel_on_signals
 from kfp_jax.errors import KfpJaxError
-from kfp_jax.kfp_task import enter_task
+from kfp_jax.kfp_task import Task, enter_task
 from kfp_jax.launch import launch
 from kfp_jax.manifests.identity import STUDY
 from kfp_jax.sinks import EVENTS_VARIABLE, EventFileSink, ManySinks, PlainSink, Sink
 from kfp_jax.spec import TrainSpec
 from kfp_jax.status import Outcome
+
+if TYPE_CHECKING:
+    from kfp_jax.kube.client import Client
 
 
 @contextmanager
@@ -46,7 +50,9 @@ def launch_job(spec: TrainSpec, backend: str, report: dsl.HTML | None = None) ->
     """
     sink = task_sink(spec.name)
     with cancel_on_signals() as cancellation:
-        outcome = launch(spec, task_backend(backend, sink), sink=sink, cancellation=cancellation)
+        outcome = launch(
+            spec, task_place(backend, sink).backend, sink=sink, cancellation=cancellation
+        )
     error = outcome.error()
     if report is not None:
         with job_folder.a_failed_job_matters_more(error, sink):
@@ -57,16 +63,32 @@ def launch_job(spec: TrainSpec, backend: str, report: dsl.HTML | None = None) ->
     return outcome
 
 
-def task_backend(name: str, sink: Sink, study: str = "") -> Backend:
+@dataclass(frozen=True)
+class TaskPlace:
+    """Where this task's jobs run, and what it has of a cluster.
+
+    Attributes:
+        backend: Takes the jobs.
+        client: To the cluster; None on one machine.
+        task: What the jobs belong to.
+    """
+
+    backend: Backend
+    client: "Client | None" = None
+    task: Task = field(default_factory=Task)
+
+
+def task_place(name: str, sink: Sink, study: str = "") -> TaskPlace:
     """Returns the backend of that name; on a cluster its jobs belong to the run of this task."""
     if is_local(name):
-        return LocalBackend()
+        return TaskPlace(LocalBackend())
     client = connect(warn=sink.note)
     task = enter_task(client, os.environ, os.getpid())
     for note in task.notes:
         sink.note(note)
     labels = {**task.labels, STUDY: study} if study else task.labels
-    return on_cluster(name, client, Cluster(labels=labels, owner=task.owner))
+    backend = on_cluster(name, client, Cluster(labels=labels, owner=task.owner))
+    return TaskPlace(backend, client, task)
 
 
 def task_sink(task: str) -> Sink:

@@ -126,9 +126,11 @@ class Range:
     def _says(self) -> str:
         kind = "a whole number" if self.whole else "a number"
         steps = (
-            f" in steps of {self.step}" if self.step and (self.step, self.whole) != (1, 1) else ""
+            f" in steps of {self.step:.12g}"
+            if self.step and (self.step, self.whole) != (1, 1)
+            else ""
         )
-        return f"{kind} from {self.low} to {self.high}{steps}"
+        return f"{kind} from {self.low:.12g} to {self.high:.12g}{steps}"
 
     def to_json(self) -> dict[str, Any]:
         """Returns the entry as a person would type it, without its condition."""
@@ -242,11 +244,13 @@ def _read_range(where: str, data: Mapping[str, Any], *, log: bool, whole: bool) 
     low, high = (_bound(where, key, data[key], whole) for key in ("low", "high"))
     step = _bound(where, "step", data["step"], whole) if data.get("step") is not None else None
     if low > high:
-        raise SpecError(f"{where}: low is {low} and high is {high}; give low <= high.")
+        raise SpecError(f"{where}: low is {low:g} and high is {high:g}; give low <= high.")
     if log and low <= 0:
-        raise SpecError(f"{where}: low is {low}; a log scale begins above 0, for example at 1e-6.")
+        raise SpecError(
+            f"{where}: low is {low:g}; a log scale begins above 0, for example at 1e-6."
+        )
     if step is not None and step <= 0:
-        raise SpecError(f"{where}: step is {step}; give a step above 0, or none.")
+        raise SpecError(f"{where}: step is {step:g}; give a step above 0, or none.")
     entry = Range(low, high, 1 if whole and step is None else step, log, whole)
     if (entry.count or 0) > MOST:
         raise SpecError(f"{where} has more than 2**53 values; give a larger step, or none.")

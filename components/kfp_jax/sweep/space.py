@@ -24,26 +24,11 @@ from typing import Any, Self
 from kfp_jax.checks import mapping
 from kfp_jax.errors import SpecError
 from kfp_jax.spec import MAX_PARAMETERS_BYTES
-from kfp_jax.sweep.entries import Entry, json_key, read_entry
+from kfp_jax.sweep.conditions import Condition, chain_of, read_condition
+from kfp_jax.sweep.entries import Entry, read_entry
 
 # More than a person tunes, and few enough that conditions nest without harm.
 MAX_ENTRIES = 200
-
-
-@dataclass(frozen=True)
-class Condition:
-    """When an entry is in use: entry `name` has one of `values`."""
-
-    name: str
-    values: tuple[Any, ...]
-
-    def holds(self, parameters: Mapping[str, Any]) -> bool:
-        """Whether it is so in these parameters."""
-        if self.name not in parameters:
-            return False
-        value = parameters[self.name]
-        # Equality alone would take 1 for true.
-        return any(value == item and json_key(value) == json_key(item) for item in self.values)
 
 
 @dataclass(frozen=True)
@@ -81,13 +66,13 @@ class Space:
                 raise SpecError(f"Entry {name!r} of the search space has no name; give it one.")
         entries = {name: read_entry(name, data[name]) for name in sorted(data)}
         conditions = {
-            name: _read_condition(name, data[name]["when"], entries)
+            name: read_condition(name, data[name]["when"], entries)
             for name in entries
             if data[name].get("when") is not None
         }
         ordered: dict[str, Entry] = {}
         for name in entries:
-            for link in reversed(_chain(name, conditions)):
+            for link in reversed(chain_of(name, conditions)):
                 ordered[link] = entries[link]
         space = cls(ordered, conditions)
         size = len(space.text)
@@ -113,7 +98,9 @@ class Space:
         if name not in self.conditions:
             return {}
         condition = self.conditions[name]
-        return {"when": {condition.name: list(condition.values)}}
+        # One value stands alone: in a list it might be taken for a value that is that list.
+        single = len(condition.values) == 1
+        return {"when": {condition.name: condition.values[0] if single else [*condition.values]}}
 
     def points(self) -> int | None:
         """Returns how many points the space has; None if it is continuous."""
@@ -206,8 +193,7 @@ class Space:
             sizes: dict[int, int] = {}
             for child, condition in self._children.get(name, ()):
                 below = _with_branches(self.entries[child], branches[child])
-                for value in condition.values:
-                    slot = self.entries[name].index(value)
+                for slot in {self.entries[name].index(value) for value in condition.values}:
                     sizes[slot] = sizes.get(slot, 1) * below
             branches[name] = sorted(sizes.items())
         return branches
@@ -281,58 +267,6 @@ class Space:
 
 def _with_branches(entry: Entry, branches: Sequence[tuple[int, int]]) -> int:
     return (entry.count or 0) + sum(size - 1 for _, size in branches)
-
-
-def _chain(name: str, conditions: Mapping[str, Condition]) -> Sequence[str]:
-    """Returns an entry, the one that it depends on, the one on which that depends, and so on."""
-    chain = [name]
-    while chain[-1] in conditions:
-        chain.append(conditions[chain[-1]].name)
-        if chain[-1] in chain[:-1]:
-            raise SpecError(
-                f"Entry {name!r:.60} of the search space depends on itself: when leads from "
-                f"{' to '.join(chain)}; remove one of them."
-            )
-    return chain
-
-
-def _read_condition(name: str, when: Any, entries: Mapping[str, Entry]) -> Condition:
-    where = f"Entry {name!r:.60} of the search space"
-    if not isinstance(when, Mapping) or len(when) != 1:
-        raise SpecError(
-            f"{where}: when is {when!r:.80}; give one entry and its value, for example "
-            '{"optimizer": "sgd"} (what that entry depends on holds with it).'
-        )
-    ((other, wanted),) = when.items()
-    if other not in entries:
-        known = ", ".join(entry for entry in entries if entry != name) or "none"
-        raise SpecError(
-            f"{where}: when names {other!r:.60}, which is no entry; there are {known:.200}."
-        )
-    if entries[other].count is None:
-        raise SpecError(
-            f"{where}: when names {other!r:.60}, which is continuous; "
-            "name a choice, whole numbers or a range with a step."
-        )
-    try:
-        return Condition(other, _wanted(entries[other], wanted))
-    except (TypeError, ValueError) as error:
-        raise SpecError(
-            f"{where}: when asks that {other!r:.60} be {wanted!r:.80}; give {error}."
-        ) from error
-
-
-def _wanted(entry: Entry, wanted: Any) -> tuple[Any, ...]:
-    """Returns the values of a condition; a list is several, unless it is a value of the entry."""
-    if not isinstance(wanted, list | tuple):
-        return (entry.read(wanted),)
-    try:
-        return (entry.read(wanted),)
-    except (TypeError, ValueError):
-        several = {json_key(value): entry.read(value) for value in wanted}
-        if not several:
-            raise
-        return tuple(several.values())
 
 
 def uniform(

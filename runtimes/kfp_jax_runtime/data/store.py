@@ -8,6 +8,7 @@ Only the first is needed: a folder that stock tensorflow-datasets prepared serve
 """
 
 import contextlib
+import functools
 import hashlib
 import json
 import secrets
@@ -162,9 +163,18 @@ def _cached(cache: Path, split: Split) -> Examples | None:
 
 
 def _load(path: Path, dimensions: int) -> NDArray[np.uint8]:
-    array: NDArray[np.uint8] = np.load(path, allow_pickle=False)
+    stat = path.stat()
+    array = _read(path, stat.st_mtime_ns, stat.st_ino)
     if array.ndim != dimensions or array.dtype != np.uint8:
         raise ValueError(f"{path} holds {array.dtype} in {array.ndim} dimensions")
+    return array
+
+
+@functools.lru_cache(4)  # two splits: a process that trains again has them in memory
+def _read(path: Path, modified: int, inode: int) -> NDArray[np.uint8]:
+    """Returns the array in a file of this state; nobody may change it, as others share it."""
+    array: NDArray[np.uint8] = np.load(path, allow_pickle=False)
+    array.flags.writeable = False
     return array
 
 

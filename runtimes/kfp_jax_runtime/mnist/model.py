@@ -1,6 +1,8 @@
 """The net, and the pure functions of its parameters."""
 
+import functools
 import math
+from collections.abc import Callable
 from typing import Any, TypeAlias
 
 import jax
@@ -12,6 +14,8 @@ from numpy.typing import NDArray
 from kfp_jax_runtime.data.catalogue import IMAGE_SIZE
 
 CLASSES = 10
+NETS_KEPT = 4
+"""Of how many nets a process keeps what it has traced and compiled, for the next training."""
 
 Params: TypeAlias = "nnx.State[Any, Any]"
 """The parameters of a `Net`: a tree of arrays."""
@@ -55,6 +59,7 @@ class Net(nnx.Module):
         return self.output(x)
 
 
+@functools.lru_cache(NETS_KEPT)
 def structure(channels: tuple[int, ...], hidden: int) -> nnx.GraphDef[Net]:
     """Returns the net without its parameters."""
     graph, _ = nnx.split(_abstract(channels, hidden), nnx.Param)
@@ -81,6 +86,7 @@ def initial_parameters(channels: tuple[int, ...], hidden: int, seed: int) -> Par
     return params
 
 
+@functools.lru_cache(NETS_KEPT)
 def _abstract(channels: tuple[int, ...], hidden: int) -> Net:
     # Shapes only: no array is made.
     net: Net = nnx.eval_shape(lambda: Net(channels, hidden, rngs=nnx.Rngs(0)))
@@ -90,3 +96,15 @@ def _abstract(channels: tuple[int, ...], hidden: int) -> Net:
 def predict(net: nnx.GraphDef[Net], params: Params, images: jax.Array) -> jax.Array:
     """Returns logits (batch, 10) of images (batch, 28, 28, 1) of unsigned bytes."""
     return nnx.merge(net, params)(images[..., 0].astype(jnp.float32))
+
+
+@functools.lru_cache(NETS_KEPT)
+def predictor(channels: tuple[int, ...], hidden: int) -> Callable[[Any, Any], jax.Array]:
+    """Returns `predict` of a net's parameters and images; the same function for the same net."""
+    return functools.partial(predict, structure(channels, hidden))
+
+
+@functools.lru_cache(NETS_KEPT)
+def compiled_predictor(channels: tuple[int, ...], hidden: int) -> Callable[[Any, Any], jax.Array]:
+    """Returns `predictor`, compiled."""
+    return jax.jit(predictor(channels, hidden))

@@ -109,10 +109,16 @@ def initial_state(config: MnistConfig, mesh: Mesh) -> State:
     params = model.initial_parameters(config.channels, config.hidden, config.seed)
     zeros = jax.tree.map(
         lambda leaf: np.zeros(leaf.shape, leaf.dtype),
-        jax.eval_shape(optimizer(0.0, 0.0).init, params),
+        _optimizer_shapes(config.channels, config.hidden),
     )
     step: Any = np.zeros((), np.int32)
     return replicate(mesh, State(params, zeros, step))
+
+
+@functools.lru_cache(model.NETS_KEPT)
+def _optimizer_shapes(channels: tuple[int, ...], hidden: int) -> Any:
+    params = model.initial_parameters(channels, hidden, seed=0)
+    return jax.eval_shape(optimizer(0.0, 0.0).init, params)
 
 
 def make_batch(
@@ -174,25 +180,41 @@ def batch_function(config: MnistConfig, mesh: Mesh) -> Callable[[Data, ArrayLike
     """Returns `make_batch` over all devices, compiled.
 
     Apart from the step, because XLA on CPU would merge the two into loops that take half as long
-    again.
+    again. Like the other two, the same for all configs that differ in traced numbers only, so that
+    trainings in one process compile it once.
     """
-    bound = functools.partial(make_batch, config.hidden, config.global_batch_size)
-    return jax.jit(_over_devices(bound, mesh, (WHOLE, WHOLE, WHOLE), ROWS))
+    return _batch_function(config.hidden, config.global_batch_size, mesh)
 
 
 def gradient_function(
     config: MnistConfig, mesh: Mesh
 ) -> Callable[[model.Params, Batch], tuple[jax.Array, model.Params]]:
     """Returns `loss_and_gradient` over all devices, compiled."""
-    bound = functools.partial(loss_and_gradient, model.structure(config.channels, config.hidden))
-    return jax.jit(_over_devices(bound, mesh, (WHOLE, ROWS), WHOLE))
+    return _gradient_function(config.channels, config.hidden, mesh)
 
 
 def step_function(
     config: MnistConfig, mesh: Mesh
 ) -> Callable[[State, Batch, Hyper], tuple[State, jax.Array]]:
     """Returns `train_step` over all devices, compiled; it takes the old state's memory."""
-    bound = functools.partial(train_step, model.structure(config.channels, config.hidden))
+    return _step_function(config.channels, config.hidden, mesh)
+
+
+@functools.lru_cache(model.NETS_KEPT)
+def _batch_function(hidden: int, global_batch_size: int, mesh: Mesh) -> Callable[..., Batch]:
+    bound = functools.partial(make_batch, hidden, global_batch_size)
+    return jax.jit(_over_devices(bound, mesh, (WHOLE, WHOLE, WHOLE), ROWS))
+
+
+@functools.lru_cache(model.NETS_KEPT)
+def _gradient_function(channels: tuple[int, ...], hidden: int, mesh: Mesh) -> Callable[..., Any]:
+    bound = functools.partial(loss_and_gradient, model.structure(channels, hidden))
+    return jax.jit(_over_devices(bound, mesh, (WHOLE, ROWS), WHOLE))
+
+
+@functools.lru_cache(model.NETS_KEPT)
+def _step_function(channels: tuple[int, ...], hidden: int, mesh: Mesh) -> Callable[..., Any]:
+    bound = functools.partial(train_step, model.structure(channels, hidden))
     return jax.jit(_over_devices(bound, mesh, (WHOLE, ROWS, WHOLE), WHOLE), donate_argnums=0)
 
 

@@ -84,7 +84,6 @@ def train(run: Run, config: MnistConfig) -> Mapping[str, object]:
     examples = opened.load("train")
     schedule = schedule_of(config, len(examples))
     numbers = hyper(config, schedule.total_steps)
-    net = model.structure(config.channels, config.hidden)
     training = Training(
         run,
         config,
@@ -92,7 +91,7 @@ def train(run: Run, config: MnistConfig) -> Mapping[str, object]:
         numbers,
         batch_function(config, mesh),
         step_function(config, mesh),
-        jax.jit(lambda params, images: model.predict(net, params, images)),
+        model.compiled_predictor(config.channels, config.hidden),
         opened.load("test"),
     )
     first = batches.epoch_order(config.seed, 0, len(examples))
@@ -210,10 +209,9 @@ def _write_results(
     evaluation.write_evaluation(
         run.output_dir, scores, split="test", classes=classes, source=opened.source
     )
-    net = model.structure(config.channels, config.hidden)
     export_model(
         run.model_dir,
-        lambda params, images: model.predict(net, params, images),
+        model.predictor(config.channels, config.hidden),
         _local(state.params),
         training.test.images[:1, ..., None],
         {

@@ -80,7 +80,7 @@ def test_labels_tell_whose_a_job_is() -> None:
     ours, theirs = trainjob(), trainjob("hand-made", labels={})
     other, job = read_jobs([ours, theirs], [], [])  # of one age, so by name
     assert (other.ours, other.run, other.name) == (False, "", "hand-made")
-    assert (job.ours, job.run, job.study, job.attempt) == (True, "run-7", "lr-sweep", "1")
+    assert (job.ours, job.run, job.study, job.attempt) == (True, "run-7", "lr-search", "1")
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from kfp_jax.sweep import (
     Direction,
@@ -134,6 +134,7 @@ def test_equal_values_do_not_end_each_other(pruner: Pruner, direction: Direction
 
 
 @pytest.mark.parametrize("pruner", list(Pruner))
+@settings(max_examples=40)
 @given(data=st.data())
 def test_a_decision_depends_on_the_set_of_curves_and_turns_with_the_direction(
     pruner: Pruner, data: st.DataObject

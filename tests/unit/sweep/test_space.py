@@ -2,10 +2,11 @@ import itertools
 import json
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from kfp_jax.errors import SpecError
 from kfp_jax.sweep import Space, choice, integer, loginteger, loguniform, uniform
@@ -42,6 +43,12 @@ def test_the_helpers_give_what_a_person_would_type() -> None:
 def test_a_space_survives_json() -> None:
     space = Space.from_json(TYPED)
     assert Space.from_json(json.loads(json.dumps(space.to_json()))) == space
+
+
+def test_the_space_in_the_guide_is_one() -> None:
+    guide = Path(__file__).parents[3] / "docs" / "search-space.md"
+    text = guide.read_text().split("```json\n")[1].split("```")[0]
+    assert set(Space.from_json(json.loads(text)).conditions) == {"momentum"}
 
 
 def test_reading_a_space_loads_none_of_the_heavy_libraries() -> None:
@@ -181,6 +188,16 @@ def test_a_condition_can_name_a_value_that_is_a_list() -> None:
     ]
 
 
+def test_a_condition_on_a_value_survives_json_where_a_list_of_it_is_a_value_too() -> None:
+    for wanted, points in ((1, 3), ([1], 3), ([1, 1], 3), ([[1], 1], 4), ([[1, 2]], 3)):
+        entries = {"a": choice(1, [1]), "b": integer(1, 2, when={"a": wanted})}
+        if wanted == [[1, 2]]:
+            entries["a"] = choice(1, [1, 2])
+        space = Space.from_json(entries)
+        assert space.points() == points
+        assert Space.from_json(json.loads(space.text)) == space
+
+
 def test_one_and_true_are_different_values() -> None:
     points = grid(flag=choice(True, 1), extra=integer(1, 2, when={"flag": 1}))
     assert [len(point) for point in points] == [1, 2, 2]
@@ -280,7 +297,7 @@ def finite_entries() -> st.SearchStrategy[dict[str, Any]]:
         ),
         st.builds(lambda low, n: loginteger(low, low + n), st.integers(1, 5), st.integers(0, 4)),
         st.lists(
-            st.one_of(st.integers(0, 9), st.text(max_size=2), st.booleans()),
+            st.one_of(st.integers(0, 3), st.just([1]), st.text(max_size=2), st.booleans()),
             min_size=1,
             max_size=4,
             unique_by=json.dumps,
@@ -304,8 +321,10 @@ def finite_spaces(draw: st.DrawFn) -> Space:
     return Space.from_json(entries)
 
 
+@settings(max_examples=40)
 @given(finite_spaces())
 def test_the_grid_is_every_point_once_and_each_has_its_number(space: Space) -> None:
+    assert Space.from_json(json.loads(space.text)) == space
     points = list(space.grid())
     assert len(points) == space.points()
     assert len({json.dumps(point) for point in points}) == len(points)
@@ -315,6 +334,7 @@ def test_the_grid_is_every_point_once_and_each_has_its_number(space: Space) -> N
         assert space.point(number) == point
 
 
+@settings(max_examples=40)
 @given(finite_spaces(), st.data())
 def test_every_place_is_a_point(space: Space, data: st.DataObject) -> None:
     places = {name: data.draw(st.floats(0, 1)) for name in space.entries}

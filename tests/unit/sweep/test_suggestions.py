@@ -192,7 +192,7 @@ def test_suggestions_move_to_where_scores_are_good(
     if conditional:
         entries["z"] = uniform(0, 1, when={"kind": "a"})
     study = Study(
-        space=Space.from_json(entries), direction=direction, sampler=sampler, max_trials=120
+        space=Space.from_json(entries), direction=direction, sampler=sampler, max_trials=60
     )
     sign = 1 if direction is Direction.MINIMIZE else -1
 
@@ -201,11 +201,11 @@ def test_suggestions_move_to_where_scores_are_good(
         return float(sign * far)
 
     trials: list[Trial] = []
-    for number in range(120):
+    for number in range(60):
         parameters = suggest(study, trials, number)
         assert parameters is not None
         trials.append(Trial(number, parameters, TrialState.COMPLETE, score(parameters)))
-    early, late = ([abs(t.score or 0.0) for t in part] for part in (trials[:20], trials[-20:]))
+    early, late = ([abs(t.score or 0.0) for t in part] for part in (trials[:15], trials[-15:]))
     assert sum(late) < sum(early) / 3
 
 
