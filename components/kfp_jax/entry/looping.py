@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from kfp import dsl
 
@@ -16,8 +16,8 @@ from kfp_jax.entry.task import (
     errors_end_the_step,
     json_numbers,
     log_metrics,
-    task_backend,
     task_folder,
+    task_place,
     task_sink,
 )
 from kfp_jax.errors import JobCancelled, KfpJaxError, SpecError
@@ -41,7 +41,7 @@ from kfp_jax.sweep.loop import (
     without,
 )
 from kfp_jax.sweep.space import Space
-from kfp_jax.sweep.study import Sampler, Study
+from kfp_jax.sweep.study import Study
 from kfp_jax.sweep.summary import SweepState, SweepSummary, summarize
 from kfp_jax.sweep.table import to_json_lines
 from kfp_jax.sweep.trial import Direction, Trial, TrialState, extended
@@ -75,7 +75,7 @@ def suggest(
     with errors_end_the_step("suggest"):
         study = Study(
             space=Space.from_json(json_numbers(space)),
-            sampler=cast("Sampler", sampler),  # it is read as what it names, or refused
+            sampler=sampler,
             seed=seed,
             max_trials=max_trials,
         )
@@ -122,7 +122,7 @@ def trial(
             with cancel_on_signals() as cancellation:
                 outcome = launch(
                     spec,
-                    task_backend(backend, sink),
+                    task_place(backend, sink).backend,
                     sink=ManySinks(sink, curve),
                     cancellation=cancellation,
                 )
