@@ -36,7 +36,7 @@ def loop(
     max_trials: int = 0,
     sampler: str = "grid",
     seed: int = 0,
-    parameters: dict = {},
+    parameters: dict = {},  # noqa: B006
     max_failed: int = -1,
 ) -> Outputs:
     items = suggest(space=space, max_trials=max_trials, sampler=sampler, seed=seed)
@@ -61,7 +61,7 @@ def loop(
 
 
 @dsl.pipeline(name="rounds")
-def rounds(space: dict, parameters: dict = {}) -> Outputs:
+def rounds(space: dict, parameters: dict = {}) -> Outputs:  # noqa: B006
     items = suggest(space=space, max_trials=0, sampler="grid")
     with dsl.ParallelFor(items.outputs["Output"], parallelism=2) as item:
         first = trial(

@@ -64,7 +64,7 @@ def pipeline(
     """
     require_kfp()
     typed, name = name, name.replace("-", "_")
-    given = options.assignments(argument, "-a")
+    given: dict[str, Any] = dict(options.assignments(argument, "-a"))
     for taken, option in (("num_nodes", "--nodes"), ("parameters", "-p"), ("backend", "--backend")):
         if taken in given:
             raise SpecError(f"-a {taken} is not for you to set; use {option}.")
@@ -74,7 +74,8 @@ def pipeline(
         restarts = given.get("max_restarts", 0)
         _check_training(typed, program, parameters, nodes, restarts, output, backend)
     if "space" in given:
-        Space.from_json(options.read_json(given["space"], "-a space"))
+        given["space"] = options.read_json(given["space"], "-a space")
+        Space.from_json(given["space"])
     # What is not given is as the pipeline has it.
     arguments: dict[str, Any] = {**given, "parameters": parameters, "num_nodes": nodes}
     arguments = {key: value for key, value in arguments.items() if value not in (None, {})}
