@@ -55,9 +55,11 @@ def executor_input(component: dict[str, Any], values: dict[str, Any], root: str)
     }
 
 
-def task_pod(place: Place, task: str, values: dict[str, Any], workflow: Any) -> dict[str, Any]:
+def task_pod(
+    place: Place, task: str, values: dict[str, Any], workflow: Any, pipeline: Path = PIPELINE
+) -> dict[str, Any]:
     """Returns the pod of a task of the pipeline, whose artifacts land in the place's folder."""
-    compiled = yaml.safe_load(PIPELINE.read_text())
+    compiled = yaml.safe_load(pipeline.read_text())
     component = compiled["components"][f"comp-{task}"]
     container = compiled["deploymentSpec"]["executors"][component["executorLabel"]]["container"]
     root = in_pods(place.folder / "v2" / "artifacts" / "mnist" / RUN / task / TASK)

@@ -146,7 +146,9 @@ class ClusterBackend(ABC):
             return None if pod.process is None else Label(pod.process, first + pod.restart)
 
         selector = f"{JOBSET_NAME}={observer.name}"
-        follower = LogFollower(self._client, self._namespace, selector, NODE, whose)
+        follower = LogFollower(
+            self._client, self._namespace, selector, NODE, whose, pods=observer.pod_events
+        )
         observer.at_end(follower.finish)
         try:
             for line in follower.lines():

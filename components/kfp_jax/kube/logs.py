@@ -93,6 +93,7 @@ class LogFollower:
         *,
         follow: bool = True,
         silence: float = SILENCE_SECONDS,
+        pods: Callable[[Stop], Iterator[Event]] | None = None,
     ) -> None:
         """Makes a follower; `lines` does the work.
 
@@ -104,9 +105,11 @@ class LogFollower:
             label: Tells whose log a pod writes; None for a pod that is no process of the job.
             follow: Whether to wait for what is still to come; else `lines` ends with what is there.
             silence: Seconds without a line after which a log is opened anew.
+            pods: Their events, as `watch` gives them; by default from a watch of its own.
         """
         self._client = client
         self._target = Target(PODS, namespace, labels)
+        self._events = pods or self._watch
         self._container = container
         self._label = label
         self._silence = silence
@@ -117,6 +120,9 @@ class LogFollower:
         self._finished = not follow
         self._listed = False
         self._heard = False
+
+    def _watch(self, stop: Stop) -> Iterator[Event]:
+        return watch(self._client, self._target, stop=stop)
 
     def finish(self) -> None:
         """Says that the job has ended: what has been written still comes, then `lines` ends."""
@@ -136,7 +142,7 @@ class LogFollower:
         """
         with Feed[_News](self._stop) as feed:
             self._feed = feed
-            feed.add(watch(self._client, self._target, stop=self._stop), "pods")
+            feed.add(self._events(self._stop), "pods")
             relisted = False
             while not self._stop.is_set:
                 news = feed.take(_END_SECONDS if relisted else _LOOK_SECONDS)
