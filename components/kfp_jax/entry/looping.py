@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from kfp import dsl
 
@@ -41,7 +41,7 @@ from kfp_jax.sweep.loop import (
     without,
 )
 from kfp_jax.sweep.space import Space
-from kfp_jax.sweep.study import Study
+from kfp_jax.sweep.study import Sampler, Study
 from kfp_jax.sweep.summary import SweepState, SweepSummary, summarize
 from kfp_jax.sweep.table import to_json_lines
 from kfp_jax.sweep.trial import Direction, Trial, TrialState, extended
@@ -75,7 +75,7 @@ def suggest(
     with errors_end_the_step("suggest"):
         study = Study(
             space=Space.from_json(json_numbers(space)),
-            sampler=sampler,
+            sampler=cast("Sampler", sampler),  # Study reads its name, or refuses it
             seed=seed,
             max_trials=max_trials,
         )
