@@ -5,7 +5,9 @@ starts it, and needs no kfp itself for that.
 """
 
 import argparse
+import ast
 import json
+import re
 import signal
 import sys
 from collections.abc import Callable
@@ -60,8 +62,18 @@ def _compile(folder: Path) -> int:
     for name in NAMES:
         path = folder / f"{name}.yaml"
         compiler.Compiler().compile(_pipeline(name), str(path))
+        path.write_text(_settled(path.read_text(encoding="utf-8")), encoding="utf-8")
         sys.stdout.write(f"{path}\n")
     return 0
+
+
+def _settled(text: str) -> str:
+    """Returns the YAML with the objects in its heading sorted: KFP's order differs at random."""
+    return re.sub(r"(?<=\[Default: )\{.*\}(?=\])", lambda found: _sorted(found[0]), text)
+
+
+def _sorted(text: str) -> str:
+    return json.dumps(ast.literal_eval(text), sort_keys=True)
 
 
 def _run(name: str, folder: Path, arguments: dict[str, Any]) -> int:

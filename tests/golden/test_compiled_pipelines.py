@@ -42,6 +42,13 @@ def test_compiled_pipelines_are_up_to_date(
     assert load(fresh / kept.name) == load(kept), "run `make compile` and review the difference"
 
 
+def test_compiling_again_changes_no_byte(fresh: Path, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "kfp_jax_pipelines", "compile", "--folder", str(tmp_path)]
+    subprocess.run(command, check=True, capture_output=True)
+    for name in NAMES:
+        assert (tmp_path / f"{name}.yaml").read_bytes() == (fresh / f"{name}.yaml").read_bytes()
+
+
 def test_there_is_a_file_for_each_pipeline_and_no_other() -> None:
     assert sorted(path.stem for path in COMPILED.glob("*.yaml")) == sorted(NAMES)
 
