@@ -272,7 +272,11 @@ def test_an_item_of_ones_own_making_is_refused(
     metrics = dsl.Metrics(name="metrics", uri=str(tmp_path / "metrics"))
     with pytest.raises(SystemExit):
         trial.python_func(
-            model=model, metrics=metrics, item={"learning_rate": 0.1}, program="looped:train"
+            model=model,
+            metrics=metrics,
+            item={"learning_rate": 0.1},
+            program="looped:train",
+            task_config=dsl.TaskConfig(),
         )
     assert "give one that suggest or halve returned" in refusal(capsys)
 
@@ -284,6 +288,7 @@ def test_a_terminated_trial_is_no_failed_trial(tmp_path: Path) -> None:
         "import sys; from kfp import dsl; from kfp_jax.components import trial\n"
         "trial.python_func(model=dsl.Model(name='model', uri=sys.argv[1] + '/model'),\n"
         " metrics=dsl.Metrics(name='metrics', uri=sys.argv[1] + '/metrics'), backend='local',\n"
+        " task_config=dsl.TaskConfig(),\n"
         " item={'number': 0, 'parameters': {'how': 'hangs'}}, program='looped:train')"
     )
     command = [sys.executable, "-c", code, str(tmp_path / "trial")]

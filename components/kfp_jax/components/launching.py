@@ -3,6 +3,7 @@
 import ast
 from typing import Any
 
+from kfp import dsl
 from kfp.dsl.pipeline_context import Pipeline
 from kfp.dsl.pipeline_task import PipelineTask
 from kfp.dsl.python_component import PythonComponent
@@ -12,6 +13,17 @@ from kfp_jax import __version__
 # Of images/launcher: this package and kfp, no JAX. kfp.local warns about images without "python" in
 # their name.
 IMAGE = f"kfp-jax/launcher-python:{__version__}"
+
+# What an author sets on the task is for the job's pods. The task itself needs the variables that
+# KFP fills in for it, and the volumes that both write to.
+FOR_THE_JOB = [
+    dsl.TaskConfigField.RESOURCES,
+    dsl.TaskConfigField.KUBERNETES_TOLERATIONS,
+    dsl.TaskConfigField.KUBERNETES_NODE_SELECTOR,
+    dsl.TaskConfigField.KUBERNETES_AFFINITY,
+    dsl.TaskConfigPassthrough(field=dsl.TaskConfigField.ENV, apply_to_task=True),
+    dsl.TaskConfigPassthrough(field=dsl.TaskConfigField.KUBERNETES_VOLUMES, apply_to_task=True),
+]
 
 
 class LaunchingComponent(PythonComponent):

@@ -47,6 +47,7 @@ from kfp_jax.sweep.table import to_json_lines
 from kfp_jax.sweep.trial import Direction, Trial, TrialState, extended
 from kfp_jax.sweep_folder import read_warm
 from kfp_jax.sweep_news import parameters_text
+from kfp_jax.task_config import job_settings
 from kfp_jax.tuning import ended_trial, refused_trial
 
 
@@ -94,6 +95,8 @@ def trial(
     max_restarts: int,
     stall_seconds: float,
     deadline_seconds: float,
+    task_config: dsl.TaskConfig,
+    pods: Mapping[str, Any],
     backend: str,
 ) -> dict[str, Any]:
     """Runs the `trial` component: one job. Returns how it ended, also when it failed.
@@ -108,6 +111,7 @@ def trial(
         clock = SystemClock()
         began = clock.now()
         try:
+            settings = job_settings(task_config, pods)
             spec = TrainSpec(
                 name=f"trial-{made.number}",
                 program=program,
@@ -118,6 +122,8 @@ def trial(
                 max_restarts=max_restarts,
                 objective=_objective(objective),
                 limits=Limits(stall=stall_seconds, deadline=deadline_seconds),
+                pods=settings.pods,
+                env=settings.env,
             )
             with cancel_on_signals() as cancellation:
                 outcome = launch(

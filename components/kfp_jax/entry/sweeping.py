@@ -36,6 +36,7 @@ from kfp_jax.sweep_folder import (
     write_results,
 )
 from kfp_jax.sweep_news import SweepNews
+from kfp_jax.task_config import job_settings
 from kfp_jax.tuning import Journal, default_parallel, run_sweep, study_name, warmed
 
 
@@ -71,10 +72,13 @@ def sweep(
     max_restarts: int,
     stall_seconds: float,
     deadline_seconds: float,
+    task_config: dsl.TaskConfig,
+    pods: Mapping[str, Any],
     backend: str,
 ) -> dict[str, Any]:
     """Runs the `sweep` component: many jobs. Returns all parameters of the best one."""
     with errors_end_the_step("sweep"):
+        settings = job_settings(task_config, pods)
         job = TrainSpec(
             name="sweep",
             program=program,
@@ -85,6 +89,8 @@ def sweep(
             max_restarts=max_restarts,
             objective=objective,
             limits=Limits(stall=stall_seconds, deadline=deadline_seconds),
+            pods=settings.pods,
+            env=settings.env,
         )
         study = Study(
             space=Space.from_json(space),
