@@ -7,6 +7,7 @@ starts it, and needs no kfp itself for that.
 import argparse
 import ast
 import json
+import os
 import re
 import signal
 import sys
@@ -92,8 +93,9 @@ def _run(name: str, folder: Path, arguments: dict[str, Any]) -> int:
         sys.stderr.write(f"{error}\n")
         return EXIT_BAD_INPUT
     # SIGTERM goes to the whole process group. The task that gets it too ends its job and fails, and
-    # with it the pipeline; to leave before it would hide how it ended.
-    signal.signal(signal.SIGTERM, lambda *_: None)
+    # with it the pipeline; to leave before it would hide how it ended. kfp.local starts the rest of
+    # a loop all the same; by this variable its trials know, and start no job.
+    signal.signal(signal.SIGTERM, lambda *_: os.environ.update(KFP_JAX_CANCELLED="1"))
     local.init(local.SubprocessRunner(use_venv=False), pipeline_root=str(folder / "tasks"))
     outputs = pipeline(**typed).outputs
     values = {

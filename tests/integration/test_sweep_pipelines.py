@@ -2,8 +2,10 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -136,3 +138,20 @@ def test_what_the_loop_cannot_carry_is_refused_before_the_first_trial(
     assert ended.returncode == 2
     assert "2,000 trials were asked for, but a loop takes at most 100" in ended.stderr
     assert "trial-0" not in ended.stderr
+
+
+def test_an_interrupted_sweep_starts_no_other_trial(done: Path, tmp_path: Path) -> None:
+    """kfp.local goes on with the loop, whatever happens to its tasks."""
+    (prepared,) = done.glob("tasks/*/prepare-data/dataset")
+    command = [*CLI, "pipeline", "mnist-sweep", "--output", str(tmp_path), "-p", "epochs=500"]
+    command += ["-a", "source=prepared", "-a", f"folder={prepared}", "-a", "max_trials=6"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL) as cli:
+        end = time.monotonic() + 90
+        while len(list(tmp_path.glob("tasks/*/*/trial/history.jsonl"))) < 2:
+            assert time.monotonic() < end
+            time.sleep(0.1)
+        cli.send_signal(signal.SIGINT)
+        _, err = cli.communicate(timeout=90)
+    assert cli.returncode == 130
+    assert b"cancelled" in err.splitlines()[-1]
+    assert len(list(tmp_path.glob("tasks/*/*/trial/history.jsonl"))) == 2

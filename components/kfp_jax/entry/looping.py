@@ -1,6 +1,7 @@
 """The entries of `suggest`, `trial`, `halve` and `select_best`: a sweep as a loop in a pipeline."""
 
 import math
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -49,6 +50,9 @@ from kfp_jax.sweep_folder import read_warm
 from kfp_jax.sweep_news import parameters_text
 from kfp_jax.task_config import job_settings
 from kfp_jax.tuning import ended_trial, refused_trial
+
+# Set by the process that runs a pipeline on this machine, once somebody has asked it to stop.
+CANCELLED_VARIABLE = "KFP_JAX_CANCELLED"
 
 
 @dataclass(frozen=True)
@@ -104,6 +108,8 @@ def trial(
     A step that failed would fail its loop, and with it all other trials; KFP has no other way.
     """
     with errors_end_the_step("trial"):
+        if os.environ.get(CANCELLED_VARIABLE):
+            raise JobCancelled("The pipeline was cancelled before this trial was started.")
         asked = read_item(json_numbers(item))
         made = asked.trial
         sink = task_sink(f"trial-{made.number}")
