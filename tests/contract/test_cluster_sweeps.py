@@ -2,6 +2,7 @@
 
 import json
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -61,14 +62,26 @@ def run(
     backend: ClusterBackend,
     client: Client,
     cancellation: Cancellation | None = None,
+    sink: NullSink | None = None,
 ) -> SweepEnd:
     return run_sweep(
         spec,
         backend,
         ConfigMapJournal(client, "ns", "sweep-1", spec.identity()),
-        sink=SweepNews(spec, NullSink()),
+        sink=SweepNews(spec, sink or NullSink()),
         cancellation=cancellation or Cancellation(),
     )
+
+
+class CancelsAfterFour(NullSink):
+    def __init__(self, cancellation: Cancellation) -> None:
+        self._cancellation = cancellation
+        self._complete = 0
+
+    def note(self, text: str) -> None:
+        self._complete += " complete in " in text
+        if self._complete == 4:
+            self._cancellation.request()
 
 
 def test_one_watch_of_each_kind_serves_all_trials(
@@ -87,8 +100,7 @@ def test_a_launcher_without_its_folder_goes_on_by_the_cluster(
     script = f"echo run >> {tmp_path}/$(basename $KFP_JAX_OUTPUT_URI); sleep 0.2; echo '{SCORE}'"
     spec = sweep(tmp_path / "sweep", script=script)
     cancellation = Cancellation()
-    threading.Timer(1.0, cancellation.request).start()
-    first = run(spec, backend, client, cancellation)
+    first = run(spec, backend, client, cancellation, CancelsAfterFour(cancellation))
     kept = [trial for trial in first.trials if trial.state is TrialState.COMPLETE]
     assert 0 < len(kept) < 12
     end = run(spec, backend, client)
@@ -97,3 +109,63 @@ def test_a_launcher_without_its_folder_goes_on_by_the_cluster(
     for trial in kept:
         assert (tmp_path / f"{trial.number:04d}").read_text() == "run\n"
         assert json.dumps(end.trials[trial.number].to_json()) == json.dumps(trial.to_json())
+
+
+def test_a_sweep_rides_out_an_api_server_that_is_gone_for_a_while(
+    server: FakeApiServer, client: Client, backend: ClusterBackend, tmp_path: Path
+) -> None:
+    def outage() -> None:
+        server.down()
+        time.sleep(1.0)
+        server.up()
+
+    timer = threading.Timer(0.5, outage)
+    timer.start()
+    end = run(sweep(tmp_path, script=f"sleep 0.3; echo '{SCORE}'"), backend, client)
+    timer.join()
+    assert {trial.state for trial in end.trials} == {TrialState.COMPLETE}
+    assert len(end.trials) == 12
+
+
+def test_two_sweeps_at_once_in_one_namespace_keep_apart(
+    server: FakeApiServer, client: Client, tmp_path: Path
+) -> None:
+    ends: dict[str, SweepEnd] = {}
+
+    def one(name: str) -> None:
+        backend = TrainerBackend(client, labels={"study": name})
+        spec = sweep(tmp_path / name, trials=6)
+        journal = ConfigMapJournal(client, "ns", name, spec.identity())
+        news = SweepNews(spec, NullSink())
+        ends[name] = run_sweep(spec, backend, journal, sink=news, cancellation=Cancellation())
+        backend.close()
+
+    threads = [threading.Thread(target=one, args=(name,)) for name in ("a", "b")]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for name in ("a", "b"):
+        assert {trial.state for trial in ends[name].trials} == {TrialState.COMPLETE}
+        assert len(ends[name].trials) == 6
+        assert all(f"/{name}/" in trial.output_uri for trial in ends[name].trials)
+
+
+def test_a_trial_whose_job_is_deleted_by_hand_costs_itself(
+    server: FakeApiServer, client: Client, backend: ClusterBackend, tmp_path: Path
+) -> None:
+    spec = sweep(tmp_path, trials=5, script=f"sleep 1; echo '{SCORE}'")
+    gone: list[str] = []
+
+    def delete_one() -> None:
+        (ref, *_) = backend.find({"study": "s"})
+        gone.append(ref.name)
+        client.delete(backend.job, "ns", ref.name)
+
+    timer = threading.Timer(0.5, delete_one)
+    timer.start()
+    end = run(spec, backend, client)
+    timer.join()
+    lost = [trial for trial in end.trials if trial.state is TrialState.FAILED]
+    assert [(trial.job, trial.reason) for trial in lost] == [(gone[0], "lost")]
+    assert len(end.trials) == 5
