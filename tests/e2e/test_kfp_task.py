@@ -24,10 +24,10 @@ KILL_COMMAND = "workflows.argoproj.io/kill-cmd-main"
 TASK_CONFIG: dict[str, Any] = {
     "affinity": None,
     "tolerations": [{"effect": "NoSchedule", "key": "accelerator", "operator": "Exists"}],
-    "node_selector": {"kubernetes.io/os": "linux"},
+    "nodeSelector": {"kubernetes.io/os": "linux"},
     "env": [{"name": "SAID_BY_THE_TASK", "value": "hello"}],
     "volumes": None,
-    "volume_mounts": None,
+    "volumeMounts": None,
     "resources": {
         "limits": {"cpu": "2", "memory": "2Gi"},
         "requests": {"cpu": "150m", "memory": "300Mi"},
@@ -182,7 +182,7 @@ def test_train_runs_to_its_end_and_hands_kfp_its_outputs(place: Place, dataset: 
     assert (owner["kind"], owner["uid"]) == ("Workflow", workflow["metadata"]["uid"])
 
     pod = until("a node is there", lambda: nodes(place) or ended(place), seconds=60)[0]
-    assert pod["spec"]["nodeSelector"] == TASK_CONFIG["node_selector"]
+    assert pod["spec"]["nodeSelector"] == TASK_CONFIG["nodeSelector"]
     assert TASK_CONFIG["tolerations"][0] in pod["spec"]["tolerations"]
     (container,) = pod["spec"]["containers"]
     assert container["resources"] == TASK_CONFIG["resources"]
