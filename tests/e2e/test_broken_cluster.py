@@ -5,8 +5,7 @@ Both backends go through each trouble side by side, in one namespace.
 
 import json
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -19,18 +18,15 @@ from kfp_jax.status import Outcome, Phase
 
 pytestmark = pytest.mark.usefixtures("nothing_is_left")
 
-COUNT = 120
-
 
 @pytest.fixture
 def chaos() -> Chaos:
     return find_chaos()
 
 
-@contextmanager
-def both(place: Place, script: str) -> Iterator[list[Running]]:
-    """Gives a job of each backend, whose start leaves a line in `ran-BACKEND`."""
-    yield [
+def both(place: Place, script: str) -> list[Running]:
+    """Starts a job of each backend, which leaves a line in `ran-BACKEND`."""
+    return [
         Running(
             place,
             name,
@@ -69,16 +65,17 @@ def cut_each_second(chaos: Chaos) -> None:
 
 
 @pytest.mark.parametrize(
-    "trouble", [paused, restarted, cut_each_second], ids=lambda trouble: trouble.__name__
+    ("trouble", "seconds"), [(paused, 24), (restarted, 12), (cut_each_second, 18)]
 )
 def test_an_api_server_in_trouble_costs_a_run_nothing(
-    place: Place, chaos: Chaos, trouble: Callable[[Chaos], None]
+    place: Place, chaos: Chaos, trouble: Callable[[Chaos], None], seconds: int
 ) -> None:
-    with both(place, f"for i in $(seq {COUNT}); do echo $i; sleep 0.2; done") as jobs:
-        for job in jobs:
-            job.heard("5")
-        trouble(chaos)
-    assert_all_is_well(place, jobs, [str(number) for number in range(1, COUNT + 1)])
+    count = 5 * seconds
+    jobs = both(place, f"for i in $(seq {count}); do echo $i; sleep 0.2; done")
+    for job in jobs:
+        job.heard("5")
+    trouble(chaos)
+    assert_all_is_well(place, jobs, [str(number) for number in range(1, count + 1)])
 
 
 @pytest.mark.parametrize("manager", BACKENDS)
@@ -96,15 +93,15 @@ def test_a_webhook_that_is_down_is_waited_for(place: Place, chaos: Chaos, manage
 def test_controllers_that_stop_during_a_run_end_it_when_they_are_back(
     place: Place, chaos: Chaos, manager: str
 ) -> None:
-    with both(place, f"echo up; until [ -e {place.folder}/go ]; do sleep 0.2; done") as jobs:
-        for job in jobs:
-            job.heard("up")
-        with chaos.without(manager):
-            (place.folder / "go").touch()
-            until(
-                "the pods have done their work",
-                lambda: all(p["status"]["phase"] == "Succeeded" for p in place.pods()),
-            )
+    jobs = both(place, f"echo up; until [ -e {place.folder}/go ]; do sleep 0.2; done")
+    for job in jobs:
+        job.heard("up")
+    with chaos.without(manager):
+        (place.folder / "go").touch()
+        until(
+            "the pods have done their work",
+            lambda: all(p["status"]["phase"] == "Succeeded" for p in place.pods()),
+        )
     assert_all_is_well(place, jobs, ["up"])
 
 
