@@ -1,9 +1,10 @@
 """The files in a sweep's output folder: what it is, its trials, and what is made of them."""
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from kfp_jax import storage
 from kfp_jax.errors import OutputError, SpecError
@@ -37,24 +38,26 @@ def sweep_folder(spec: SweepSpec, *, resume: bool) -> Iterator[Path]:
     """
     with storage.output_folder(spec.job.output_uri) as folder:
         path = folder / STUDY
-        if path.exists():
-            _check_same(storage.read_json(path), spec, folder, resume=resume)
-        else:
-            study = {**spec.study.to_json(), "objective": spec.job.objective}
-            storage.write_json(path, {"schema": 1, "identity": spec.identity(), "study": study})
+        # One that was refused or stopped before its first trial holds nothing to go on with.
+        if path.exists() and (folder / JOURNAL).exists():
+            _check_same(storage.read_json(path), spec.lasting(), folder, resume=resume)
+        storage.write_json(path, {"schema": 1, **spec.lasting()})
         yield folder
 
 
-def _check_same(found: dict[str, object], spec: SweepSpec, folder: Path, *, resume: bool) -> None:
+def _check_same(
+    found: Mapping[str, Any], asked: Mapping[str, Any], folder: Path, *, resume: bool
+) -> None:
     if not resume:
         raise SpecError(
             f"{folder} holds a sweep already; go on with it by --resume, or choose another folder."
         )
-    if found.get("identity") != spec.identity():
-        raise SpecError(
-            f"{folder} holds a sweep of another program, search space, sampler or seed, as its"
-            f" {STUDY} says; choose another folder."
-        )
+    for name, value in asked.items():
+        if found.get(name) != value:
+            raise SpecError(
+                f"{folder} holds a sweep whose {name} is {found.get(name)!r:.80}, and now it is"
+                f" {value!r:.80}; leave it as it was, or choose another folder."
+            )
 
 
 class FolderJournal:

@@ -27,6 +27,7 @@ from kfp_jax.sweep.suggestions import suggest
 from kfp_jax.sweep.trial import Trial, TrialState, extended
 
 _LOOK_SECONDS = 0.2
+_PRUNE_SECONDS = 2.0
 _PARALLEL_ON_A_CLUSTER = 4
 
 
@@ -142,16 +143,16 @@ class _Sweep:
 
     def run(self, cancelled: Callable[[], bool]) -> SweepEnd:
         """Starts trials, and waits for those that run, until there is nothing more to do."""
-        why: End | None = None
+        none_left: End | None = None
         try:
             while True:
-                why = why or self._over(cancelled)
-                while why is None and len(self._running) < self._spec.parallel:
-                    why = self._start_next(cancelled) or self._over(cancelled)
+                over = self._over(cancelled)
+                while not (over or none_left) and len(self._running) < self._spec.parallel:
+                    none_left = self._start_next(cancelled)
+                    over = self._over(cancelled)
                 if not self._running:
-                    trials = tuple(self._trials[number] for number in sorted(self._trials))
-                    return SweepEnd(trials, why or End.DONE, self._clock.now() - self._began)
-                if why in (End.TIME_BUDGET, End.FAILED_BUDGET):
+                    return self._ended_by(over, none_left)
+                if over in (End.TIME_BUDGET, End.FAILED_BUDGET):
                     self._stop_once()
                 self._wait_for_one()
         finally:
@@ -162,6 +163,14 @@ class _Sweep:
         with self._lock:
             for cancellation in self._running.values():
                 cancellation.request()
+
+    def _ended_by(self, over: End | None, none_left: End | None) -> SweepEnd:
+        trials = tuple(self._trials[number] for number in sorted(self._trials))
+        stopped = any(trial.state is TrialState.STOPPED for trial in trials)
+        # A budget that ran out, or a cancel that came, at the very end has cost nothing.
+        whole = none_left is not None and not stopped and over is not End.FAILED_BUDGET
+        why = none_left if whole else over
+        return SweepEnd(trials, why or End.DONE, self._clock.now() - self._began)
 
     def _stop_once(self) -> None:
         with self._lock:
@@ -180,7 +189,7 @@ class _Sweep:
         if cancelled():
             return End.CANCELLED
         failed = sum(trial.state is TrialState.FAILED for trial in self._trials.values())
-        if failed > self._spec.max_failed:
+        if failed > self._spec.most_failed:
             return End.FAILED_BUDGET
         return End.TIME_BUDGET if self._clock.now() >= self._deadline else None
 
@@ -202,7 +211,11 @@ class _Sweep:
                 parameters = suggested
             job = self._spec.trial_job(number, parameters)
             if not self._validated:
-                for warning in self._backend.validate(job, cancelled):
+                try:
+                    warnings = self._backend.validate(job, cancelled)
+                except JobCancelled:
+                    return End.CANCELLED
+                for warning in warnings:
                     self._sink.note(warning)
                 self._validated = True
             started = self._clock.now() - self._began
@@ -338,7 +351,10 @@ class _Follower:
         if self._sweep.report(self._number, report.step, value):
             self._pruned = True
             self._cancellation.request()
-            self._cancellation.request()  # nobody needs what it could save
+            # Nobody needs what it could save, but a warm worker that is left alive is worth a wait.
+            impatience = threading.Timer(_PRUNE_SECONDS, self._cancellation.request)
+            impatience.daemon = True
+            impatience.start()
 
     def note(self, text: str) -> None:
         self._sweep.note(f"Trial {self._number}: {text}")

@@ -5,7 +5,7 @@ import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NoReturn
 
 import typer
 
@@ -261,6 +261,10 @@ def _claim(text: str) -> Volume:
     )
 
 
+def _no_number(word: str) -> NoReturn:
+    raise ValueError(f"{word} is no number in JSON")
+
+
 def read_json(text: str, option: str) -> dict[str, Any]:
     """Returns the JSON object that is the text, or is in the file that it names.
 
@@ -277,6 +281,6 @@ def read_json(text: str, option: str) -> dict[str, Any]:
                 f"{source} cannot be read: {error.strerror}; give a file, or the JSON itself."
             ) from error
     try:
-        return json_object(source, json.loads(text))
+        return json_object(source, json.loads(text, parse_constant=_no_number))
     except ValueError as error:
         raise SpecError(f"{source} is no JSON: {error}.") from error

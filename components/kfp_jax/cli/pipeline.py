@@ -136,7 +136,9 @@ def _sweep_rows(outputs: dict[str, Any], folder: Path) -> dict[str, str]:
 def require_kfp() -> None:
     """Raises SpecError unless kfp is installed."""
     if find_spec("kfp") is None or find_spec("kfp_jax_pipelines") is None:
-        raise SpecError("Pipelines need kfp; install it with: pip install 'kfp-jax[kfp,jax]'.")
+        raise SpecError(
+            "Pipelines need kfp; install it with: pip install 'kfp-jax[kfp,jax,sweep]'."
+        )
 
 
 def _program(name: str, typed: str) -> str:

@@ -173,4 +173,5 @@ def outcome_rows(outcome: Outcome) -> dict[str, str]:
 
 def shown(name: str, value: float) -> str:
     """Returns a metric for people: accuracies in percent."""
-    return f"{value:.2%}" if "accuracy" in name else show_number(value)
+    share = "accuracy" in name and 0 <= value <= 1
+    return f"{value:.2%}" if share else show_number(value)

@@ -12,10 +12,11 @@ from kfp_jax.cli import options
 from kfp_jax.cli.cluster import place
 from kfp_jax.cli.progress import print_summary, shown
 from kfp_jax.cli.sweep_progress import sweep_screen
+from kfp_jax.errors import SpecError
 from kfp_jax.spec import TrainSpec
 from kfp_jax.sweep.end import error_of
 from kfp_jax.sweep.space import Space
-from kfp_jax.sweep.spec import SweepSpec, default_max_failed
+from kfp_jax.sweep.spec import SweepSpec
 from kfp_jax.sweep.study import Pruner, Sampler, Study
 from kfp_jax.sweep.summary import SweepSummary
 from kfp_jax.sweep.trial import Direction, TrialState
@@ -32,7 +33,7 @@ from kfp_jax.tuning import default_parallel, run_sweep, study_name, warmed
 
 SpaceJson = Annotated[
     str,
-    typer.Option("--space", help="Search space, as JSON or a file of it: docs/sweeps.md."),
+    typer.Option("--space", help="Search space, as JSON or a file of it: docs/search-space.md."),
 ]
 MaxTrials = Annotated[
     int, typer.Option("--max-trials", help="How many; 0: every point of the space.")
@@ -58,7 +59,7 @@ MaxFailed = Annotated[
     typer.Option("--max-failed", help="How many trials may fail; -1: half of them."),
 ]
 TimeBudget = Annotated[
-    float, typer.Option("--time-budget", help="Stop the trials after so many seconds; 0: never.")
+    float, typer.Option("--time-budget-seconds", help="Stop the trials after so long; 0: never.")
 ]
 WarmStart = Annotated[
     list[str] | None,
@@ -82,7 +83,7 @@ def sweep(
     minimize: Minimize = False,
     seed: Seed = 0,
     max_failed: MaxFailed = -1,
-    time_budget: TimeBudget = 0.0,
+    time_budget_seconds: TimeBudget = 0.0,
     warm_start: WarmStart = None,
     resume: Resume = False,
     backend: options.BackendName = "auto",
@@ -102,6 +103,8 @@ def sweep(
     kfp-jax sweep --program my.train --objective loss --minimize --pruner asha --space space.json
     --max-trials 40 --backend trainer --volume data:/data --output /data/sweep
     """
+    if not space:
+        raise SpecError("No search space was given; give --space, as JSON or a file of it.")
     study = Study(
         space=Space.from_json(options.read_json(space, "--space")),
         direction=Direction.MINIMIZE if minimize else Direction.MAXIMIZE,
@@ -117,8 +120,8 @@ def sweep(
         job=job if job.objective else replace(job, objective="accuracy"),
         study=study,
         parallel=parallel,
-        max_failed=default_max_failed(study) if max_failed < 0 else max_failed,
-        time_budget=time_budget,
+        max_failed=max_failed,
+        time_budget=time_budget_seconds,
         warm=read_warm(warm_start or ()),
     )
     with (
@@ -130,7 +133,7 @@ def sweep(
         journal = FolderJournal(folder)
         end = run_sweep(spec, workers, journal, sink=screen, cancellation=cancellation)
         summary = write_results(folder, spec, end)
-    error = error_of(spec, end)
+    error = error_of(spec, end, going_on="the same command with --resume")
     if as_json:
         sys.stdout.write((folder / SUMMARY).read_text(encoding="utf-8"))
     else:

@@ -24,7 +24,7 @@ from kfp_jax.errors import OutputError
 from kfp_jax.spec import Limits, TrainSpec
 from kfp_jax.sweep.end import error_of
 from kfp_jax.sweep.space import Space
-from kfp_jax.sweep.spec import SweepSpec, default_max_failed
+from kfp_jax.sweep.spec import SweepSpec
 from kfp_jax.sweep.study import Pruner, Sampler, Study
 from kfp_jax.sweep.summary import SweepSummary
 from kfp_jax.sweep.trial import Direction
@@ -110,7 +110,7 @@ def sweep(
             job=job,
             study=study,
             parallel=parallel,
-            max_failed=default_max_failed(study) if max_failed < 0 else max_failed,
+            max_failed=max_failed,
             time_budget=time_budget_seconds,
             warm=read_warm([warm_start] if warm_start else []),
         )
@@ -124,7 +124,7 @@ def sweep(
             end = run_sweep(spec, workers, journal, sink=news, cancellation=cancellation)
             summary = write_results(folder, spec, end)
         _publish(outputs, folder, summary)
-        error = error_of(spec, end)
+        error = error_of(spec, end, going_on="the step, started again,")
         if error:
             raise error
         best = summary.best

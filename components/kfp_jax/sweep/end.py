@@ -60,14 +60,20 @@ def summary_of(spec: SweepSpec, end: SweepEnd) -> SweepSummary:
     )
 
 
-def error_of(spec: SweepSpec, end: SweepEnd) -> JobError | None:
-    """Returns the error that stands for a sweep without a result, or None."""
+def error_of(spec: SweepSpec, end: SweepEnd, *, going_on: str) -> JobError | None:
+    """Returns the error that stands for a sweep without a result, or None.
+
+    Args:
+        spec: The sweep.
+        end: How it ended.
+        going_on: What goes on with one that was cancelled, such as "the same command".
+    """
     ended = sum(trial.state.finished for trial in end.trials) - end.count(TrialState.STOPPED)
     match _state(end):
         case SweepState.STOPPED:
             return JobCancelled(
-                f"The sweep was cancelled; {ended} trials have ended and are kept, and the same"
-                " sweep in the same folder goes on with the others."
+                f"The sweep was cancelled; {_trials(ended)} ended and {_kept(ended)} kept, and"
+                f" {going_on} goes on with the others."
             )
         case SweepState.FAILED:
             return JobFailed(
@@ -85,17 +91,25 @@ def _state(end: SweepEnd) -> SweepState:
     return SweepState.SUCCEEDED
 
 
+def _trials(count: int) -> str:
+    return f"{count} trial{'s' if count != 1 else ''}"
+
+
+def _kept(count: int) -> str:
+    return "is" if count == 1 else "are"
+
+
 def _words(spec: SweepSpec, end: SweepEnd) -> str:
     match end.why:
         case End.DONE:
-            return f"all {len(end.trials)} trials were made"
+            return f"all {_trials(len(end.trials))} were made"
         case End.EXHAUSTED:
             return f"all {len(end.trials)} points of the search space were tried"
         case End.TIME_BUDGET:
             return f"its time budget of {spec.time_budget:g} s is used up"
         case End.FAILED_BUDGET:
             failed = end.count(TrialState.FAILED)
-            return f"{failed} trials failed and at most {spec.max_failed} may"
+            return f"{_trials(failed)} failed and at most {spec.most_failed} may"
         case End.CANCELLED:
             return "it was cancelled"
 

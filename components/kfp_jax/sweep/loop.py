@@ -13,8 +13,7 @@ from kfp_jax.checks import json_object, mapping, whole
 from kfp_jax.errors import JobFailed, SpecError
 from kfp_jax.sweep.end import commonest_failure
 from kfp_jax.sweep.space import Space
-from kfp_jax.sweep.spec import MAX_TRIALS
-from kfp_jax.sweep.study import Sampler, Study
+from kfp_jax.sweep.study import MAX_TRIALS, Sampler, Study
 from kfp_jax.sweep.suggestions import suggest
 from kfp_jax.sweep.table import read_trials
 from kfp_jax.sweep.trial import Trial, TrialState

@@ -7,19 +7,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from kfp_jax.checks import whole
+from kfp_jax.checks import json_object, whole
 from kfp_jax.errors import SpecError
 from kfp_jax.spec import TrainSpec
-from kfp_jax.sweep.study import Study
+from kfp_jax.sweep.study import MAX_TRIALS, Study
 from kfp_jax.sweep.trial import Trial
 
-MAX_TRIALS = 100_000
 MAX_PARALLEL = 1000
 
-
-def default_max_failed(study: Study) -> int:
-    """Returns how many trials may fail where nobody says: half of those that are asked for."""
-    return max(1, (study.max_trials or study.space.points() or 0) // 2)
+_MAY_CHANGE = frozenset(
+    {"checkpoint_uri", "env", "limits", "max_trials", "output_uri", "pods", "shared_uri"}
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,7 +29,7 @@ class SweepSpec:
             folder is the sweep's, and its objective what trials are compared by.
         study: Which parameters to try, and how.
         parallel: How many trials run at once.
-        max_failed: How many trials may fail before the sweep does.
+        max_failed: How many trials may fail before the sweep does; -1 for half of them.
         time_budget: Seconds after which running trials are stopped; 0 for no limit.
         warm: Trials of an earlier sweep, for samplers that learn.
 
@@ -42,7 +40,7 @@ class SweepSpec:
     job: TrainSpec
     study: Study
     parallel: int = 1
-    max_failed: int = 0
+    max_failed: int = -1
     time_budget: float = 0.0
     warm: tuple[Trial, ...] = ()
 
@@ -55,11 +53,17 @@ class SweepSpec:
                 f"Parameter {shared[0]} is in the search space and has a fixed value; give it once."
             )
         object.__setattr__(self, "parallel", whole("parallel", self.parallel, 1, MAX_PARALLEL))
-        object.__setattr__(self, "max_failed", whole("max_failed", self.max_failed, 0, MAX_TRIALS))
+        object.__setattr__(self, "max_failed", whole("max_failed", self.max_failed, -1, MAX_TRIALS))
         if not (math.isfinite(self.time_budget) and self.time_budget >= 0):
             raise SpecError(
                 f"time_budget is {self.time_budget!r}; give seconds >= 0, where 0 means no limit."
             )
+
+    @property
+    def most_failed(self) -> int:
+        """How many trials may fail."""
+        asked = self.study.max_trials or self.study.space.points() or 0
+        return self.max_failed if self.max_failed >= 0 else max(1, asked // 2)
 
     def trial_job(self, number: int, parameters: Mapping[str, Any]) -> TrainSpec:
         """Returns the job of one trial; it has an output folder of its own."""
@@ -71,18 +75,16 @@ class SweepSpec:
             shared_uri=self.job.output_uri,
         )
 
-    def identity(self) -> str:
-        """Returns 16 hexadecimal digits; a sweep goes on only where these are equal.
+    def lasting(self) -> dict[str, Any]:
+        """Returns what a sweep that goes on has in common with its earlier start, as JSON.
 
-        How much is tried, and how much at once, may change from one start to the next.
+        How much is tried, how much at once, and on what machines may change.
         """
-        study = {**self.study.to_json(), "max_trials": None}
-        job = {
-            **self.job.to_json(),
-            "output_uri": "",
-            "shared_uri": "",
-            "limits": None,
-            "pods": None,
-        }
-        text = json.dumps([job, study], sort_keys=True)
+        found = {**self.job.to_json(), **self.study.to_json()}
+        lasting = {name: value for name, value in found.items() if name not in _MAY_CHANGE}
+        return json_object("the sweep", lasting)
+
+    def identity(self) -> str:
+        """Returns 16 hexadecimal digits of `lasting`."""
+        text = json.dumps(self.lasting(), sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from enum import StrEnum
+from importlib.util import find_spec
 from typing import Any, TypeVar
 
 from kfp_jax.checks import whole
@@ -65,6 +66,7 @@ class Study:
     eta: int = 3
 
     def __post_init__(self) -> None:
+        _check_installed()
         self._set("direction", _member("direction", self.direction, Direction))
         self._set("sampler", _member("sampler", self.sampler, Sampler))
         self._set("pruner", _member("pruner", self.pruner, Pruner))
@@ -85,6 +87,15 @@ class Study:
 
     def _set(self, name: str, value: Any) -> None:
         object.__setattr__(self, name, value)
+
+
+def _check_installed() -> None:
+    """Refuses to begin what would fail at a later suggestion, or at the end of it all."""
+    missing = [name for name in ("cmaes", "optuna", "scipy") if find_spec(name) is None]
+    if missing:
+        raise SpecError(
+            f"Sweeps need {', '.join(missing)}; install it with: pip install 'kfp-jax[sweep]'."
+        )
 
 
 def _check_sampler(sampler: Sampler, space: Space) -> None:
