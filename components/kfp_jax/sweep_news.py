@@ -19,12 +19,15 @@ class SweepNews:
         self._clock = clock or SystemClock()
         self._total = spec.study.max_trials or spec.study.space.points() or 0
         self._ended = 0
+        self._begun = False
         self._best: Trial | None = None
-        sink.status("sweep", JobStatus(Phase.RUNNING))
-        self._progress()
 
     def trial(self, trial: Trial, phase: Phase) -> None:
         """Tells of a trial that has ended; the others only make a log long."""
+        if not self._begun:
+            self._begun = True
+            self._sink.status("sweep", JobStatus(Phase.RUNNING))
+            self._progress()
         if not trial.state.finished:
             return
         self._ended += 1

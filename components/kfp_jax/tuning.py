@@ -285,9 +285,11 @@ class _Sweep:
     def _end(self, number: int, changes: Mapping[str, Any]) -> None:
         with self._lock:
             trial = self._trials[number]
-            seconds = self._clock.now() - self._began - trial.started
+            elapsed = self._clock.now() - self._began - trial.started
             last = trial.curve[-1][1] if trial.curve else None
-            trial = replace(trial, seconds=seconds, **{"score": last, **changes})
+            trial = replace(trial, **{"seconds": elapsed, "score": last, **changes})
+            # What it waited for its turn, or in a queue, is no machine's time.
+            trial = replace(trial, started=trial.started + max(0.0, elapsed - trial.seconds))
             self._write(trial)
             self._sink.trial(trial, _PHASES[trial.state])
 
@@ -303,7 +305,11 @@ def _is_to_redo(trial: Trial) -> bool:
 
 def ended_trial(outcome: Outcome, objective: str, pruned: bool) -> dict[str, Any]:
     """Returns what a job's outcome makes of its trial."""
-    changes: dict[str, Any] = {"job": outcome.job, "model_uri": outcome.model_uri}
+    changes: dict[str, Any] = {
+        "job": outcome.job,
+        "model_uri": outcome.model_uri,
+        "seconds": outcome.seconds["total"] - outcome.seconds["queued"],
+    }
     match outcome.phase:
         case Phase.SUCCEEDED:
             score = outcome.metrics[objective]

@@ -152,7 +152,7 @@ def print_summary(title: str, rows: dict[str, str], *, good: bool) -> None:
         console = Console(width=1000)  # a pipe has no width, and folded paths cannot be used
     table = Table.grid(padding=(0, 2))
     for name, value in rows.items():
-        table.add_row(Text(f"  {name}", style="dim"), Text(value, overflow="fold"))
+        table.add_row(Text(f"  {name}", style="dim", overflow="fold"), Text(value, overflow="fold"))
     console.print(Text(title, style="bold green" if good else "bold red"))
     console.print(table)
 

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from kfp_jax import storage
 from kfp_jax.cancellation import cancel_on_signals
 from kfp_jax.cli import options
 from kfp_jax.cli.cluster import place
@@ -114,10 +115,11 @@ def sweep(
         max_trials=max_trials,
         min_step=min_step,
     )
+    output = storage.local_path(job.output_uri, "output_uri")
     where = place(backend, namespace, context, study=study_name(job))
     parallel = parallel or default_parallel(where, job.num_nodes)
     spec = SweepSpec(
-        job=job if job.objective else replace(job, objective="accuracy"),
+        job=replace(job, objective=job.objective or "accuracy", output_uri=str(output)),
         study=study,
         parallel=parallel,
         max_failed=max_failed,

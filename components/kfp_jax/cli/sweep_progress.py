@@ -64,6 +64,8 @@ class _LiveTable:
         if trial.state.finished:
             self._running.pop(trial.number, None)
             self._ended[trial.number] = trial
+            if trial.state is TrialState.FAILED:
+                self.note(f"Trial {trial.number} failed: {trial.message}")
             self._progress.update(self._bar, advance=1)
             pair = [trial] if self._best is None else [self._best, trial]
             self._best = next(iter(ranked(pair, self._direction)), None)
@@ -75,21 +77,22 @@ class _LiveTable:
         self.live.console.print(Text(text, style="yellow"), highlight=False)
 
     def _shown(self) -> Group:
-        table = Table(box=None, padding=(0, 2), header_style="dim")
-        for heading in ("trial", "phase", self._objective, "step", "parameters"):
-            table.add_column(Text(heading))
-        for trial in list(self._ended.values())[-_ENDED_SHOWN:]:
-            word = Text(trial.state.value.lower(), style=_COLOURS[trial.state])
-            table.add_row(*_cells(trial, word, trial.score), style="dim")
-        for trial, phase in sorted(self._running.values(), key=lambda item: item[0].number):
-            last = trial.curve[-1][1] if trial.curve else None
-            table.add_row(*_cells(trial, Text(phase.value.lower(), style="cyan"), last))
-        lines: list[Table | Text | Progress] = [table]
+        """Returns what matters most first: a small terminal cuts off the rest."""
+        lines: list[Table | Text | Progress] = [self._progress]
         if self._best:
             score = show_number(self._best.score or 0.0)
             best = f"best {self._objective} {score} (trial {self._best.number})"
             lines.append(Text(f"{best}: {parameters_text(self._best)}", style="bold green"))
-        return Group(*lines, self._progress)
+        table = Table(box=None, padding=(0, 2), header_style="dim")
+        for heading in ("trial", "phase", self._objective, "step", "parameters"):
+            table.add_column(Text(heading), no_wrap=True, overflow="ellipsis")
+        for trial, phase in sorted(self._running.values(), key=lambda item: item[0].number):
+            last = trial.curve[-1][1] if trial.curve else None
+            table.add_row(*_cells(trial, Text(phase.value.lower(), style="cyan"), last))
+        for trial in reversed(list(self._ended.values())[-_ENDED_SHOWN:]):
+            word = Text(trial.reason or trial.state.value.lower(), style=_COLOURS[trial.state])
+            table.add_row(*_cells(trial, word, trial.score), style="dim")
+        return Group(*lines, table)
 
 
 def _cells(trial: Trial, phase: Text, value: float | None) -> tuple[Text, ...]:

@@ -44,8 +44,8 @@ class Trial:
         score: The objective: final for a complete trial, the last reported one for another;
             None without any. Always finite.
         curve: The reported objective as (step, value), steps rising, values finite.
-        started: Seconds from the sweep's beginning to the trial's submission.
-        seconds: From its submission to its end.
+        started: Seconds from the sweep's beginning to the trial's, after any wait for its turn.
+        seconds: From there to its end.
         reason: Of a failure, the diagnosis's word, such as `out-of-memory`; or "".
         message: Of a failure, the diagnosis's sentence; or "".
         job: Its job's name.
