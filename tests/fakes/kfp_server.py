@@ -1,8 +1,8 @@
 """KFP's API server in this process, as far as schedules ask it: plain HTTP on loopback.
 
-What comes in and what goes out is checked by the models of `kfp-server-api`: a field that they do not
-have, or a value that they refuse, is a 400 or fails the test. Nothing fires by itself; a test says so
-with `fire`.
+What comes in and what goes out is checked by the models of `kfp-server-api`: a field that they do
+not have, or a value that they refuse, is a 400 or fails the test. Nothing fires by itself; a test
+says so with `fire`.
 """
 
 import itertools
@@ -30,10 +30,6 @@ class Refused(Exception):
         self.status, self.message = status, message
 
 
-class Killed(BaseException):
-    """Ends the client as a kill would: nothing of it runs any more."""
-
-
 def checked(data: Json, model: str) -> Json:
     """Returns JSON that a model reads and writes without loss."""
     kind = getattr(models, model)
@@ -59,8 +55,8 @@ class FakeKfpServer:
         self.recurring: dict[str, Json] = {}
         self.runs: dict[str, Json] = {}
         self.experiments: dict[str, Json] = {}
-        self.after: Callable[[str, str], None] = lambda method, path: None  # a request was done
         self.before: Callable[[str, str], None] = lambda method, path: None
+        self.left: int | None = None  # requests until the client is as good as dead
         self.page = ""  # answers with that instead
         self.most_enabled = 0  # of one name, at once
         self.now = START
@@ -126,6 +122,10 @@ class FakeKfpServer:
 
     # What it answers.
 
+    def check_token(self, authorization: str) -> None:
+        if self.token and authorization != f"Bearer {self.token}":
+            raise Refused(401, "Unauthenticated: the token is not valid")
+
     def answer(self, method: str, path: str, query: dict[str, str], body: Json) -> Json:
         rest = path.removeprefix("/apis/v2beta1/")
         if (method, rest) == ("GET", "healthz"):
@@ -141,9 +141,7 @@ class FakeKfpServer:
             return self.create_recurring_run(body)
         if (method, rest) == ("POST", "experiments"):
             number = next(self._ids)
-            made = checked(
-                {**body, "experiment_id": f"experiment-{number}"}, "V2beta1Experiment"
-            )
+            made = checked({**body, "experiment_id": f"experiment-{number}"}, "V2beta1Experiment")
             self.experiments[made["experiment_id"]] = made
             return made
         match = re.fullmatch(r"recurringruns/([\w-]+)(?::(enable|disable))?", rest)
@@ -204,8 +202,6 @@ class FakeKfpServer:
         answer: Json = {key: found[start : start + size], "total_size": len(found)}
         if start + size < len(found):
             answer["next_page_token"] = str(start + size)
-        names = getattr(models, f"V2beta1{model}").attribute_map
-        answer = {names.get(name, name): value for name, value in answer.items()}
         return checked(answer, f"V2beta1{model}")
 
     def _tick(self) -> str:
@@ -216,29 +212,36 @@ class FakeKfpServer:
 class _Handler(BaseHTTPRequestHandler):
     api: FakeKfpServer
     protocol_version = "HTTP/1.1"
+    wbufsize = -1  # head and body in one packet; two would wait for each other
 
     def _serve(self) -> None:
         parts = urlsplit(self.path)
         text = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         body: Json = json.loads(text) if text else {}
         query = {key: values[0] for key, values in parse_qs(parts.query).items()}
+        if self.api.left == 0:
+            self.close_connection = True
+            return
         try:
             self.api.before(self.command, parts.path)
             self.api.requests.append((self.command, parts.path, body))
-            if self.api.token and self.headers.get("Authorization") != f"Bearer {self.api.token}":
-                raise Refused(401, "Unauthenticated: the token is not valid")
+            self.api.check_token(self.headers.get("Authorization", ""))
             answer = self.api.answer(self.command, parts.path, query, body)
             status = 200
         except Refused as refused:
             status, answer = refused.status, {"code": 3, "message": refused.message}
         self.api.watch()
-        self.api.after(self.command, parts.path)
+        if self.api.left is not None:
+            self.api.left -= 1
+            if self.api.left == 0:  # what it did, nobody hears
+                self.close_connection = True
+                return
         if self.api.page:
             self._send(200, "text/html", self.api.page.encode())
         else:
             self._send(status, "application/json", json.dumps(answer).encode())
 
-    do_GET = do_POST = do_DELETE = _serve  # noqa: N815
+    do_GET = do_POST = do_DELETE = _serve
 
     def _send(self, status: int, kind: str, content: bytes) -> None:
         self.send_response(status)

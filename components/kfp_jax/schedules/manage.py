@@ -116,7 +116,9 @@ def pause(server: Server, name: str) -> bool:
     for record in found.records:
         if record.enabled:
             server.change("disable", record)
-    if not found.paused and found.replaced:
+    if found.paused:
+        _tidy(server, found)
+    elif found.replaced:
         # The newest says that it is meant to be on, and would be believed.
         _replace(server, found, None, paused=True)
     return was_on
