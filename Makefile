@@ -26,7 +26,7 @@ setup: $(DEV) ## Make .venv with everything for development (PYTHON=python3.12: 
 
 .PHONY: test
 test: $(DEV) ## Run every test that needs no cluster (PYTEST_ARGS="-k launch" passes options on)
-	@pytest -m "not bench and not e2e" --cov --cov-report=term $(PYTEST_ARGS)
+	@pytest -m "not bench and not e2e" -n 3 --cov --cov-report=term $(PYTEST_ARGS)
 
 .PHONY: e2e
 e2e: $(DEV) ## Run the tests that need a cluster, the one of KUBECONFIG; see tests/e2e/README.md

@@ -24,6 +24,7 @@ from kfp_jax.status import (
     EXIT_DIVERGED,
     EXIT_STOPPED,
     INIT_FAILED,
+    SIDECAR,
     Overdue,
     ProcessStatus,
 )
@@ -362,6 +363,10 @@ def _diagnose_overdue(facts: Facts, overdue: Overdue) -> Diagnosis:
             roots = []
             seen = f"it was still running{step}"
             remedy = "raise the deadline or train less"
+    if facts.reason == SIDECAR and overdue in (Overdue.STALL, Overdue.DEADLINE):
+        roots = []
+        seen = f"its training is done, but {facts.message}"
+        remedy = "have that container end with it, or keep it out of the pods"
     sentence = f"Job {facts.job} was ended after {facts.limit:g} s: {seen}; {remedy}."
     return Diagnosis(overdue.value, sentence, roots[0] if roots else None)
 

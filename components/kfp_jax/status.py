@@ -27,6 +27,7 @@ POD_REFUSED = "PodRefused"
 JOB_REFUSED = "JobRefused"  # the controller cannot make the JobSet, or its parts
 WEBHOOK_DOWN = "WebhookDown"
 FOREIGN_JOBSET = "ForeignJobSet"
+SIDECAR = "SidecarRuns"  # another container outlives the training in its pod
 FAILING = "Failing"  # a process has failed, and nothing will start it again
 
 

@@ -242,7 +242,7 @@ class _Sweep:
             except KfpJaxError as refusal:
                 # What comes after the outcome is known, such as a model that is not to be seen
                 # here, makes a failure of the trial too.
-                self._end(trial.number, _refused(refusal))
+                self._end(trial.number, refused_trial(refusal))
         except BaseException as unforeseen:  # noqa: BLE001 - the top of a thread: `run` raises it
             error = unforeseen
         self._ended.put((trial.number, error))
@@ -262,7 +262,7 @@ class _Sweep:
 
     def keep(self, number: int, outcome: Outcome, pruned: bool) -> None:
         """Takes how a trial's job ended."""
-        self._end(number, _ended(outcome, self.objective, pruned))
+        self._end(number, ended_trial(outcome, self.objective, pruned))
 
     def note(self, text: str) -> None:
         """Hands a sentence on."""
@@ -288,7 +288,7 @@ def _is_to_redo(trial: Trial) -> bool:
     return trial.state in (TrialState.RUNNING, TrialState.STOPPED)
 
 
-def _ended(outcome: Outcome, objective: str, pruned: bool) -> dict[str, Any]:
+def ended_trial(outcome: Outcome, objective: str, pruned: bool) -> dict[str, Any]:
     """Returns what a job's outcome makes of its trial."""
     changes: dict[str, Any] = {"job": outcome.job, "model_uri": outcome.model_uri}
     match outcome.phase:
@@ -301,7 +301,7 @@ def _ended(outcome: Outcome, objective: str, pruned: bool) -> dict[str, Any]:
     return changes | failure | {"state": TrialState.FAILED}
 
 
-def _refused(error: KfpJaxError) -> dict[str, Any]:
+def refused_trial(error: KfpJaxError) -> dict[str, Any]:
     """Returns what an error of a launch makes of its trial."""
     if isinstance(error, JobCancelled):
         return {"state": TrialState.STOPPED}

@@ -12,7 +12,7 @@ import os
 import sys
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
 
-from kfp_jax_runtime import compile_cache, exits, model_folder, node, program
+from kfp_jax_runtime import compile_cache, devices, exits, model_folder, node, program
 from kfp_jax_runtime.errors import BadInput, Stopped
 from kfp_jax_runtime.report import Reporter, installed_versions, termination_log
 from kfp_jax_runtime.run import Run
@@ -81,6 +81,7 @@ def _bootstrap(
     parameters = ready.effective(here.parameters)
     last_post = _show_status(here, environ, reporter)
     if not here.distributed:
+        devices.check(environ)
         reporter.joined(parameters)
         _run(ready, Run(here, parameters, reporter, sigterm), reporter)
         last_post()
@@ -90,6 +91,7 @@ def _bootstrap(
 
     reporter.waiting()
     distributed.join(here)
+    devices.check(environ)
     reporter.joined(parameters)
     _run(ready, Run(here, parameters, reporter, distributed.SyncPoint()), reporter)
     distributed.leave()

@@ -26,6 +26,7 @@ from kfp_jax.kube.client import Client
 from kfp_jax.launch import job_ref, launch
 from kfp_jax.manifests.identity import Owner
 from kfp_jax.names import next_attempt
+from kfp_jax.pods import Pods, Volume
 from kfp_jax.sinks import NullSink
 from kfp_jax.spec import Limits, TrainSpec
 from kfp_jax.status import JobStatus, Outcome, Phase
@@ -157,6 +158,45 @@ def test_a_job_of_another_run_is_not_adopted(
     first.submit(wanted, job_ref(wanted, first))
     with pytest.raises(Conflict, match="not of this task"):
         second.submit(wanted, job_ref(wanted, second))
+
+
+def test_an_owner_in_another_namespace_owns_nothing(
+    server: FakeApiServer, make: MakeBackend, tmp_path: Path
+) -> None:
+    backend = make(owner=Owner("argoproj.io/v1alpha1", "Workflow", "w", "1"), namespace="other")
+    wanted = spec(tmp_path)
+    backend.submit(wanted, job_ref(wanted, backend))
+    (job,) = jobs(server, backend)
+    assert not job["metadata"].get("ownerReferences")
+
+
+@pytest.mark.parametrize(
+    ("modes", "nodes", "warned"),
+    [
+        (["ReadWriteOnce"], 2, True),
+        (["ReadWriteOncePod"], 2, True),
+        (["ReadWriteOnce"], 1, False),
+        (["ReadWriteOnce", "ReadWriteMany"], 2, False),
+        ([], 2, False),
+    ],
+)
+def test_a_volume_for_one_machine_is_told(
+    server: FakeApiServer,
+    make: MakeBackend,
+    tmp_path: Path,
+    modes: list[str],
+    nodes: int,
+    warned: bool,
+) -> None:
+    if modes:
+        claim = {"metadata": {"name": "data"}, "spec": {"accessModes": modes}}
+        server.put("v1", "persistentvolumeclaims", claim)
+    source = {"persistentVolumeClaim": {"claimName": "data"}}
+    pods = Pods(volumes=(Volume(name="v", mount_path="/v", source=source),))
+    found = make().validate(spec(tmp_path, num_nodes=nodes, pods=pods))
+    assert [f"claim data with access mode {', '.join(modes)}" in text for text in found] == (
+        [True] if warned else []
+    )
 
 
 @pytest.mark.usefixtures("cluster")

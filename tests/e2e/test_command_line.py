@@ -262,3 +262,24 @@ def test_doctor_finds_a_quota_before_a_job_does(place: Place, run: Run) -> None:
     )
     assert "quota small" in run("doctor", "--backend", "jobset", code=69).stdout
     run("doctor", "--backend", "jobset", "--cpu", "200m")
+
+
+def test_a_name_that_is_too_long_for_its_jobset_is_told_and_can_be_deleted(
+    place: Place, run: Run
+) -> None:
+    name = "n" * 63  # a TrainJob may have it, and the pods of a JobSet may not
+    job = by_hand("sleep 1")
+    kubectl(
+        "apply", "-n", place.namespace, "-f", "-",
+        text=json.dumps(job | {"metadata": {"name": name}}),
+    )  # fmt: skip
+
+    def told() -> str:
+        found: str = json.loads(run("status", name, "--json").stdout)["message"]
+        return found
+
+    assert "JobSet name is too long" in until("the reason is told", told)
+    assert [item["name"] for item in json.loads(run("list", "--json").stdout)] == [name]
+    run("logs", name)
+    run("delete", name)
+    assert place.is_gone(TRAINJOBS, name)

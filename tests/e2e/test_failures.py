@@ -10,6 +10,7 @@ from e2e.mnist import PODS
 from e2e.places import Place, kubectl
 from kfp_jax.kube.resources import QUOTAS
 from kfp_jax.launch import launch
+from kfp_jax.manifests.pod import CONTAINER_SECURITY, CPU
 from kfp_jax.pods import Resources
 from kfp_jax.spec import Limits, TrainSpec
 from kfp_jax.status import Outcome, Phase
@@ -21,6 +22,20 @@ EAT = "import os; x = []\nwhile True: x.append(bytearray(os.urandom(1 << 20)) * 
 WAIT = "trap 'exit 143' TERM; sleep 100 & wait"
 # Process 1 alone does it; the others wait.
 ONE = f'[ "$JAX_PROCESS_ID" = 1 ] || {{ {WAIT}; }};'
+
+SIDECAR = {
+    "name": "proxy",
+    "image": CPU.image,
+    "command": ["sh", "-c", WAIT],
+    "resources": {"requests": {"cpu": "10m"}},
+    "securityContext": dict(CONTAINER_SECURITY),
+}
+
+
+def beside(container: dict[str, Any]) -> dict[str, Any]:
+    """Returns a patch that puts a container into the pods."""
+    pod = {"spec": {"template": {"spec": {"containers": [container]}}}}
+    return {"template": {"spec": {"replicatedJobs": [{"name": "node", "template": pod}]}}}
 
 
 @pytest.fixture(params=BACKENDS)
@@ -75,6 +90,14 @@ def run(place: Place, request: pytest.FixtureRequest) -> Callable[..., Outcome]:
         pytest.param(
             "", {"pods": {"secret_env": {"A": "no-such-secret/key"}}, "limits": Limits(start=8)},
             "start-timeout", "no-such-secret", id="no-secret",
+        ),
+        pytest.param(
+            "echo done", {"pods": {"patch": beside(SIDECAR)}, "limits": Limits(stall=5)},
+            "stalled", "its training is done, but container proxy still runs", id="sidecar",
+        ),
+        pytest.param(
+            f"{ONE} exit 7", {"pods": {"patch": beside(SIDECAR)}}, "exit",
+            "process 1 exited with code 7", id="exit-beside-a-sidecar",
         ),
         pytest.param(WAIT, {"limits": Limits(deadline=4)}, "deadline", "4 s", id="deadline"),
         pytest.param(WAIT, {"limits": Limits(stall=4)}, "stalled", "wrote a line", id="stall"),

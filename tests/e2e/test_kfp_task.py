@@ -20,6 +20,19 @@ OUTPUT_FILE = "/tmp/kfp_outputs/output_metadata.json"
 OUTPUT_PARAMETER = "/tmp/kfp/outputs/Output"
 # Argo runs it in place of a signal to process 1, after which all is over in a second.
 KILL_COMMAND = "workflows.argoproj.io/kill-cmd-main"
+# As the driver hands over what is set on the task.
+TASK_CONFIG: dict[str, Any] = {
+    "affinity": None,
+    "tolerations": [{"effect": "NoSchedule", "key": "accelerator", "operator": "Exists"}],
+    "node_selector": {"kubernetes.io/os": "linux"},
+    "env": [{"name": "SAID_BY_THE_TASK", "value": "hello"}],
+    "volumes": None,
+    "volume_mounts": None,
+    "resources": {
+        "limits": {"cpu": "2", "memory": "2Gi"},
+        "requests": {"cpu": "150m", "memory": "300Mi"},
+    },
+}
 SCRATCH = ("/gcs", "/s3", "/.local", "/.cache", "/.config")
 
 
@@ -55,9 +68,11 @@ def executor_input(component: dict[str, Any], values: dict[str, Any], root: str)
     }
 
 
-def task_pod(place: Place, task: str, values: dict[str, Any], workflow: Any) -> dict[str, Any]:
+def task_pod(
+    place: Place, task: str, values: dict[str, Any], workflow: Any, pipeline: Path = PIPELINE
+) -> dict[str, Any]:
     """Returns the pod of a task of the pipeline, whose artifacts land in the place's folder."""
-    compiled = yaml.safe_load(PIPELINE.read_text())
+    compiled = yaml.safe_load(pipeline.read_text())
     component = compiled["components"][f"comp-{task}"]
     container = compiled["deploymentSpec"]["executors"][component["executorLabel"]]["container"]
     root = in_pods(place.folder / "v2" / "artifacts" / "mnist" / RUN / task / TASK)
@@ -140,6 +155,10 @@ def jobs(place: Place) -> list[Any]:
     return list(place.client.list(TRAINJOBS, place.namespace).items)
 
 
+def nodes(place: Place) -> list[Any]:
+    return place.pods("jobset.sigs.k8s.io/jobset-name")
+
+
 def ended(place: Place) -> str:
     phase = place.get(PODS, POD)["status"]["phase"]
     return phase if phase in ("Succeeded", "Failed") else ""
@@ -151,6 +170,7 @@ def test_train_runs_to_its_end_and_hands_kfp_its_outputs(place: Place, dataset: 
         "parameters": SMALL,
         "num_nodes": 2,
         "dataset_uri": in_pods(dataset),
+        "task_config": TASK_CONFIG,
     }
     workflow = a_workflow(place)
     place.create(PODS, task_pod(place, "train", values, workflow))
@@ -160,6 +180,13 @@ def test_train_runs_to_its_end_and_hands_kfp_its_outputs(place: Place, dataset: 
     assert job["labels"]["kfp-jax/run"] == RUN
     (owner,) = job["ownerReferences"]
     assert (owner["kind"], owner["uid"]) == ("Workflow", workflow["metadata"]["uid"])
+
+    pod = until("a node is there", lambda: nodes(place) or ended(place), seconds=60)[0]
+    assert pod["spec"]["nodeSelector"] == TASK_CONFIG["node_selector"]
+    assert TASK_CONFIG["tolerations"][0] in pod["spec"]["tolerations"]
+    (container,) = pod["spec"]["containers"]
+    assert container["resources"] == TASK_CONFIG["resources"]
+    assert TASK_CONFIG["env"][0] in container["env"]
 
     phase = until("the task ends", lambda: ended(place), seconds=150)
     log = place.log(POD, "main")

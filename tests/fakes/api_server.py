@@ -29,6 +29,7 @@ CORE = tuple(
         "pods",
         "resourcequotas",
         "services",
+        "persistentvolumeclaims",
     )
 )
 _START = int(datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC).timestamp()) * 1_000_000_000

@@ -65,6 +65,13 @@ def ended(code: int, at: int = 5, reason: str = "", **more: Any) -> Manifest:
     }
 
 
+def outlived(sidecar: str) -> Manifest:
+    """Returns the status of a pod whose process is done, but not the container beside it."""
+    status = ended(0)
+    other = {"name": sidecar, "state": {"running": {}}}
+    return {"phase": "Running", "containerStatuses": [*status["containerStatuses"], other]}
+
+
 def disrupted(reason: str, message: str = "", at: int = 4) -> list[Manifest]:
     return [
         {

@@ -52,7 +52,9 @@ class ScriptedBackend:
                 self._pending += event.lines
                 self._taken.notify_all()
                 self._taken.wait_for(lambda: not self._pending, timeout=self._patience)
-            status = JobStatus(Phase.CANCELLED) if "cancel" in self.calls else event.status
+            status = event.status
+            if "cancel" in self.calls:
+                status = JobStatus(Phase.CANCELLED)
             if status.phase.finished:
                 self._end()
             yield status
@@ -71,17 +73,17 @@ class ScriptedBackend:
             if over:
                 return
 
+    def _end(self) -> None:
+        with self._taken:
+            self._over = True
+            self._taken.notify_all()
+
     def cancel(self, ref: JobRef) -> None:
         self.calls.append("cancel")
 
     def delete(self, ref: JobRef) -> None:
         self.calls.append("delete")
         self._end()
-
-    def _end(self) -> None:
-        with self._taken:
-            self._over = True
-            self._taken.notify_all()
 
     def find(self, labels: Mapping[str, str]) -> list[JobRef]:
         return []

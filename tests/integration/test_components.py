@@ -26,6 +26,7 @@ class Task:
                 metrics=self.metrics,
                 report=self.report,
                 program=program,
+                task_config=dsl.TaskConfig(),
                 **inputs,
             )
         )

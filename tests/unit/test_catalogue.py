@@ -46,6 +46,7 @@ def signature(name: str) -> Section:
         {
             key: (plain(item.type), item.default if item.optional else "required")
             for key, item in (spec.inputs or {}).items()
+            if item.type != "TaskConfig"  # KFP's own, nobody gives it
         },
         {key: plain(item.type) for key, item in (spec.outputs or {}).items()},
     )

@@ -15,7 +15,7 @@ from kfp_jax.errors import ClusterError, Conflict, Forbidden, NotFound, Rejected
 from kfp_jax.kube.client import Client
 from kfp_jax.kube.logs import Label, LogFollower
 from kfp_jax.kube.requests import PODS, Resource
-from kfp_jax.kube.resources import EVENTS, SERVICES
+from kfp_jax.kube.resources import CLAIMS, EVENTS, SERVICES
 from kfp_jax.kube.stop import Stop
 from kfp_jax.kube.watch import Added, Deleted, Listed, Modified, Target, watch
 from kfp_jax.manifests.environment import NODE
@@ -64,12 +64,13 @@ class ClusterBackend(ABC):
             namespace: Where the jobs are; by default the client's.
             labels: What the jobs belong to: run, task, study, trial -> any text. Those of a study
                 are watched together.
-            owner: What the jobs are deleted with.
+            owner: What the jobs are deleted with, an object of the client's own namespace.
         """
         self._client = client
         self._namespace = namespace or client.namespace
         self._labels = dict(labels or {})
-        self._owner = owner
+        # An owner in another namespace is one that is not there: the job would be deleted at once.
+        self._owner = owner if self._namespace == client.namespace else None
         self._observers: dict[str, Observer] = {}
         self._study = self._study_watch()
         # What a job was checked with: `submit` follows at once, and needs the same.
@@ -81,8 +82,31 @@ class ClusterBackend(ABC):
         identity = self._identity(job_name(spec.name, spec.output_uri, 1))
         with ThreadPoolExecutor(2) as pool:  # the dry run takes longest
             rights = pool.submit(self._check_rights)
+            claims = pool.submit(self._check_claims, spec)
             found = [*self._check(spec, identity)]
-        return [*found, *rights.result(), *warnings(spec)]
+        return [*found, *rights.result(), *claims.result(), *warnings(spec)]
+
+    def _check_claims(self, spec: TrainSpec) -> list[str]:
+        """Returns a warning for each volume that not all nodes can mount."""
+        if spec.num_nodes == 1:
+            return []
+        names = {
+            str(volume.source["persistentVolumeClaim"].get("claimName")): volume.name
+            for volume in spec.pods.volumes
+            if "persistentVolumeClaim" in volume.source
+        }
+        found = []
+        for name, volume in names.items():
+            with suppress(Forbidden, NotFound):  # pods tell of one that is not there
+                claim = self._client.get(CLAIMS, self._namespace, name)
+                modes = claim["spec"].get("accessModes", ())
+                if not {"ReadWriteMany", "ReadOnlyMany"} & {*modes}:
+                    found.append(
+                        f"Volume {volume} is the claim {name} with access mode {', '.join(modes)}:"
+                        f" {spec.num_nodes} nodes start only if all are on one machine; use one"
+                        " with ReadWriteMany."
+                    )
+        return found
 
     def _check_rights(self) -> list[str]:
         """Returns a warning for each right that a job runs without.
@@ -146,7 +170,9 @@ class ClusterBackend(ABC):
             return None if pod.process is None else Label(pod.process, first + pod.restart)
 
         selector = f"{JOBSET_NAME}={observer.name}"
-        follower = LogFollower(self._client, self._namespace, selector, NODE, whose)
+        follower = LogFollower(
+            self._client, self._namespace, selector, NODE, whose, pods=observer.pod_events
+        )
         observer.at_end(follower.finish)
         try:
             for line in follower.lines():

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from kfp_jax.backends.pod_status import Manifest, Pod, condition, line, reduce_pods
 from kfp_jax.manifests.environment import NODE
 from kfp_jax.manifests.identity import QUEUE_LABEL
-from kfp_jax.status import FAILING, JobStatus, Phase, ProcessStatus
+from kfp_jax.status import FAILING, SIDECAR, JobStatus, Phase, ProcessStatus
 
 
 def reduce_jobset(jobset: Manifest, pods: Sequence[Pod]) -> JobStatus:
@@ -32,7 +32,7 @@ def reduce_jobset(jobset: Manifest, pods: Sequence[Pod]) -> JobStatus:
     if is_final(jobset) and any(item.failed_at is not None for item in processes):
         return stands(Phase.RUNNING, FAILING)
     if all(item.alive or item.exit_code == 0 for item in processes):
-        return stands(Phase.RUNNING)
+        return stands(Phase.RUNNING, *_outlived(own, restarts))
     return stands(Phase.STARTING, *held_up(processes))
 
 
@@ -70,6 +70,14 @@ def is_final(jobset: Manifest) -> bool:
 def _only(policy: Manifest, action: str) -> bool:
     """Returns whether no rule of a policy does anything else."""
     return all(rule.get("action") == action for rule in policy.get("rules") or ())
+
+
+def _outlived(pods: Sequence[Pod], restart: int) -> tuple[str, str]:
+    """Returns what keeps pods from ending whose training is done."""
+    names = sorted({name for pod in pods if pod.restart == restart for name in pod.outlives})
+    if not names:
+        return "", ""
+    return SIDECAR, f"container {', '.join(names)} still runs beside it"
 
 
 def suspended(job: Manifest) -> bool:

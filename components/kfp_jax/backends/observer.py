@@ -117,6 +117,10 @@ class Observer:
                 return []
             return [pod for pod in self._pods.values() if not pod.ends]
 
+    def pod_events(self, stop: Stop) -> Iterator[Event]:
+        """Yields what happens to the job's pods until `stop`, for who reads their logs."""
+        return self._watch(PODS, stop)
+
     def cancel(self) -> None:
         """Says that we delete it; a second time, that nobody waits for its processes."""
         with self._changed:
@@ -168,18 +172,18 @@ class Observer:
             self._call_at_end()
 
     def _source(self, kind: Resource) -> Iterator[tuple[Resource, Event]]:
-        for event in self._watch(kind):
+        for event in self._watch(kind, self._stop):
             yield kind, event
 
-    def _watch(self, kind: Resource) -> Iterator[Event]:
+    def _watch(self, kind: Resource, stop: Stop) -> Iterator[Event]:
         if self._study:
             uid = self.uid if kind == self._kinds[0] else ""
-            return self._study.events(kind, self.name, uid, self._stop)
+            return self._study.events(kind, self.name, uid, stop)
         if kind is PODS:
             target = Target(kind, self._namespace, labels=f"{JOBSET_NAME}={self.name}")
         else:
             target = Target(kind, self._namespace, fields=f"metadata.name={self.name}")
-        return watch(self._client, target, stop=self._stop)
+        return watch(self._client, target, stop=stop)
 
     def _follow(self, feed: Feed[tuple[Resource, Event]]) -> None:
         clock = self._client.clock

@@ -73,6 +73,14 @@ class Pod:
         """Whether it has ended or is gone."""
         return self.gone or self.manifest.get("status", {}).get("phase") in ("Succeeded", "Failed")
 
+    @property
+    def outlives(self) -> list[str]:
+        """The containers that run on though the process is done."""
+        found = self.manifest.get("status", {}).get("containerStatuses", ())
+        if _container(found, NODE).get("state", {}).get("terminated", {}).get("exitCode") != 0:
+            return []
+        return [item["name"] for item in found if "running" in item.get("state", {})]
+
     def belongs_to(self, jobset_uid: str) -> bool:
         """Returns whether the JobSet of that uid made it; without the label, its name must do."""
         uid = self.manifest["metadata"].get("labels", {}).get(_JOBSET_UID, jobset_uid)

@@ -24,15 +24,26 @@ from kfp_jax.lines import Tail
 from kfp_jax.processes import ProcessGroup
 from kfp_jax.sinks import EVENTS_VARIABLE, Sink, TaskError, replay
 from kfp_jax.spec import TrainSpec
+from kfp_jax.sweep.space import Space
+from kfp_jax.sweep_folder import LEADERBOARD, TRIALS
 
 _POLL_SECONDS = 0.05
 _LOG = "pipeline.log"
 _OUTPUTS = "outputs.json"
+# Of which task which file is kept under which name.
+_KEPT = (
+    *(("train", name, name) for name in (storage.RESULT, storage.HISTORY, storage.REPORT)),
+    *((task, "leaderboard", LEADERBOARD) for task in ("sweep", "select-best")),
+    *((task, "trials_table", TRIALS) for task in ("sweep", "halve", "halve-2", "select-best")),
+)
 
 
 def pipeline(
-    name: Annotated[str, typer.Argument(help="mnist.")],
-    nodes: options.Nodes = 2,
+    name: Annotated[str, typer.Argument(help="mnist, mnist-sweep, mnist-halving or sweep.")],
+    nodes: Annotated[
+        int | None,
+        typer.Option("--nodes", "-n", help="How many processes train together; mnist: 2, else 1."),
+    ] = None,
     parameter: options.Parameters = None,
     argument: Annotated[
         list[str] | None,
@@ -48,15 +59,26 @@ def pipeline(
     kfp-jax pipeline mnist --output build/demo
 
     kfp-jax pipeline mnist --nodes 4 -p epochs=2 -p learning_rate=0.002 -a min_accuracy=0.99
+
+    kfp-jax pipeline mnist-sweep -p epochs=2 -a max_trials=12 --output build/mnist-sweep
     """
     require_kfp()
-    given = options.assignments(argument, "-a")
+    typed, name = name, name.replace("-", "_")
+    given: dict[str, Any] = dict(options.assignments(argument, "-a"))
     for taken, option in (("num_nodes", "--nodes"), ("parameters", "-p"), ("backend", "--backend")):
         if taken in given:
             raise SpecError(f"-a {taken} is not for you to set; use {option}.")
     parameters = options.read_assignments(parameter, "-p")
-    _check_training(name, parameters, nodes, given.get("max_restarts", 0), output, backend)
-    arguments: dict[str, Any] = {**given, "num_nodes": nodes, "parameters": parameters}
+    program = _program(name, typed) or given.get("program", "")
+    if program:
+        restarts = given.get("max_restarts", 0)
+        _check_training(typed, program, parameters, nodes, restarts, output, backend)
+    if "space" in given:
+        given["space"] = options.read_json(given["space"], "-a space")
+        Space.from_json(given["space"])
+    # What is not given is as the pipeline has it.
+    arguments: dict[str, Any] = {**given, "parameters": parameters, "num_nodes": nodes}
+    arguments = {key: value for key, value in arguments.items() if value not in (None, {})}
     if backend != "auto":
         arguments["backend"] = backend
     with storage.output_folder(output) as folder:
@@ -68,24 +90,47 @@ def pipeline(
         finally:  # a failed training has a report, too
             runs = set(tasks.glob("*")) - before
             _copy_results(runs, folder)
-            if as_json and (folder / storage.RESULT).is_file():
-                sys.stdout.write((folder / storage.RESULT).read_text(encoding="utf-8"))
-        result = storage.read_json(folder / storage.RESULT)
+            if as_json:
+                _print_result(folder)
     if as_json:
         return
     promoted = any((run / "promote").is_dir() for run in runs)
-    print_summary(
-        f"Pipeline {name} succeeded",
-        {
-            "test accuracy": shown("accuracy", outputs["accuracy"]),
-            "promoted": "yes" if promoted else "no, it scored less than min_accuracy",
-            "processes": str(result["num_processes"]),
-            "training": f"{result['seconds']['training']:.1f} s",
-            "model": outputs["model"],
-            "report": str(folder / storage.REPORT),
-        },
-        good=promoted,
+    good, rows = (
+        (promoted, _training_rows(outputs, folder, promoted))
+        if (folder / storage.RESULT).is_file()
+        else (True, _sweep_rows(outputs, folder))
     )
+    print_summary(f"Pipeline {typed} succeeded", rows, good=good)
+
+
+def _print_result(folder: Path) -> None:
+    """Prints the result of the training, or what a pipeline of many trainings returned."""
+    for name in (storage.RESULT, _OUTPUTS):
+        if (folder / name).is_file():
+            sys.stdout.write((folder / name).read_text(encoding="utf-8"))
+            return
+
+
+def _training_rows(outputs: dict[str, Any], folder: Path, promoted: bool) -> dict[str, str]:
+    result = storage.read_json(folder / storage.RESULT)
+    return {
+        "test accuracy": shown("accuracy", outputs["accuracy"]),
+        "promoted": "yes" if promoted else "no, it scored less than min_accuracy",
+        "processes": str(result["num_processes"]),
+        "training": f"{result['seconds']['training']:.1f} s",
+        "model": outputs["model"],
+        "report": str(folder / storage.REPORT),
+    }
+
+
+def _sweep_rows(outputs: dict[str, Any], folder: Path) -> dict[str, str]:
+    rows = {name: str(value) for name, value in sorted(outputs["parameters"].items())}
+    if "accuracy" in outputs:
+        rows["test accuracy"] = shown("accuracy", outputs["accuracy"])
+    rows["model"] = outputs["model"]
+    rows["trials table"] = str(folder / TRIALS)
+    rows["leaderboard"] = str(folder / LEADERBOARD)
+    return rows
 
 
 def require_kfp() -> None:
@@ -94,20 +139,35 @@ def require_kfp() -> None:
         raise SpecError("Pipelines need kfp; install it with: pip install 'kfp-jax[kfp,jax]'.")
 
 
+def _program(name: str, typed: str) -> str:
+    """Returns what a pipeline trains, or "" where that is an argument of it.
+
+    Raises:
+        SpecError: It is none of ours.
+    """
+    # By name, because nothing here may depend on the pipelines.
+    programs: dict[str, str] = import_module("kfp_jax_pipelines").PROGRAMS
+    if name not in programs:
+        valid = ", ".join(known.replace("_", "-") for known in programs)
+        raise SpecError(f"Pipeline {typed!r:.80} is not one of ours; give one of {valid}.")
+    return programs[name]
+
+
 def _check_training(
-    name: str, parameters: dict[str, Any], nodes: int, restarts: Any, output: str, backend: str
+    name: str,
+    program: str,
+    parameters: dict[str, Any],
+    nodes: int | None,
+    restarts: Any,
+    output: str,
+    backend: str,
 ) -> None:
     """Refuses what the training would refuse, before data are prepared for it."""
-    # By name, because nothing here may depend on the pipelines.
-    programs = import_module("kfp_jax_pipelines").PROGRAMS
-    if name not in programs:
-        valid = ", ".join(programs)
-        raise SpecError(f"Pipeline {name!r:.80} is not one of ours; give one of {valid}.")
     spec = TrainSpec(
         name=name,
-        program=programs[name],
+        program=program,
         parameters=parameters,
-        num_nodes=nodes,
+        num_nodes=1 if nodes is None else nodes,
         max_restarts=restarts,
         output_uri=output,
     )
@@ -192,13 +252,13 @@ def _raise_failure(
 def _forget_results(folder: Path) -> None:
     """Removes what an earlier pipeline left that would be taken for this one's."""
     storage.forget_results(folder)
-    for name in (_OUTPUTS, storage.HISTORY):
+    for name in (_OUTPUTS, storage.HISTORY, LEADERBOARD, TRIALS):
         (folder / name).unlink(missing_ok=True)
 
 
 def _copy_results(runs: Iterable[Path], folder: Path) -> None:
-    """Copies the training job's result, history and report to the top folder."""
+    """Copies to the top folder what a person looks for: of the training, or of all trials."""
     for run in runs:
-        for name in (storage.RESULT, storage.HISTORY, storage.REPORT):
-            if (run / "train" / name).is_file():
-                shutil.copyfile(run / "train" / name, folder / name)
+        for task, name, kept in _KEPT:
+            if (run / task / name).is_file():
+                shutil.copyfile(run / task / name, folder / kept)

@@ -1,7 +1,9 @@
-"""What each launching component needs from the platform, applied here and not by authors."""
+"""What each component needs from the platform, applied here and not by authors."""
 
+import ast
 from typing import Any
 
+from kfp import dsl
 from kfp.dsl.pipeline_context import Pipeline
 from kfp.dsl.pipeline_task import PipelineTask
 from kfp.dsl.python_component import PythonComponent
@@ -11,6 +13,17 @@ from kfp_jax import __version__
 # Of images/launcher: this package and kfp, no JAX. kfp.local warns about images without "python" in
 # their name.
 IMAGE = f"kfp-jax/launcher-python:{__version__}"
+
+# What an author sets on the task is for the job's pods. The task itself needs the variables that
+# KFP fills in for it, and the volumes that both write to.
+FOR_THE_JOB = [
+    dsl.TaskConfigField.RESOURCES,
+    dsl.TaskConfigField.KUBERNETES_TOLERATIONS,
+    dsl.TaskConfigField.KUBERNETES_NODE_SELECTOR,
+    dsl.TaskConfigField.KUBERNETES_AFFINITY,
+    dsl.TaskConfigPassthrough(field=dsl.TaskConfigField.ENV, apply_to_task=True),
+    dsl.TaskConfigPassthrough(field=dsl.TaskConfigField.KUBERNETES_VOLUMES, apply_to_task=True),
+]
 
 
 class LaunchingComponent(PythonComponent):
@@ -32,4 +45,28 @@ class LaunchingComponent(PythonComponent):
 
 def launching(component: PythonComponent) -> LaunchingComponent:
     """Returns the component with the settings of all launching components."""
-    return LaunchingComponent(component.component_spec, component.python_func)
+    return LaunchingComponent(lean(component).component_spec, component.python_func)
+
+
+def lean(component: PythonComponent) -> PythonComponent:
+    """Returns the component without the docstring in the source that each of its tasks carries.
+
+    KFP has read the descriptions by now. The source is in the pipeline's YAML, and several times in
+    the Workflow, whose size is limited.
+    """
+    container = component.component_spec.implementation.container
+    if container is not None and isinstance(container.command, list):
+        container.command = [_without_docstring(part) for part in container.command]
+    return component
+
+
+def _without_docstring(part: Any) -> Any:
+    if not isinstance(part, str) or "\ndef " not in part:
+        return part
+    lines = part.splitlines(keepends=True)
+    for function in ast.parse(part).body:
+        if isinstance(function, ast.FunctionDef) and ast.get_docstring(function):
+            docstring = function.body[0]
+            del lines[docstring.lineno - 1 : docstring.end_lineno]
+            return "".join(lines)
+    return part

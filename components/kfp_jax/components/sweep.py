@@ -2,11 +2,11 @@
 
 from kfp import dsl
 
-from kfp_jax.components.launching import IMAGE, launching
+from kfp_jax.components.launching import FOR_THE_JOB, IMAGE, launching
 
 
 @launching
-@dsl.component(base_image=IMAGE, install_kfp_package=False)
+@dsl.component(base_image=IMAGE, install_kfp_package=False, task_config_passthroughs=FOR_THE_JOB)
 def sweep(
     model: dsl.Output[dsl.Model],
     metrics: dsl.Output[dsl.Metrics],
@@ -14,6 +14,7 @@ def sweep(
     trials_table: dsl.Output[dsl.Dataset],
     program: str,
     space: dict,
+    task_config: dsl.TaskConfig,
     max_trials: int = 20,
     parallel: int = 0,
     parameters: dict = {},  # noqa: B006  # KFP reads the default, and wants it plain
@@ -31,6 +32,7 @@ def sweep(
     max_restarts: int = 0,
     stall_seconds: float = 1800.0,
     deadline_seconds: float = 0.0,
+    pods: dict = {},  # noqa: B006
     backend: str = "auto",
 ) -> dict:
     """Trains a JAX program many times with other parameters, several at once, and keeps the best.
@@ -39,6 +41,7 @@ def sweep(
     again goes on where it was.
 
     Args:
+        task_config: Filled in by KFP with what is set on the task.
         program: module or module:function that trains, for example kfp_jax_runtime.mnist.
         space: What to try, for example
             {"learning_rate": {"type": "loguniform", "low": 1e-4, "high": 1e-1}}.
@@ -59,6 +62,7 @@ def sweep(
         max_restarts: How often a trial is started again from its last checkpoint.
         stall_seconds: End a trial after so long without a line of output; 0 for never.
         deadline_seconds: End a trial after so long; 0 for never.
+        pods: What the pods of the job are beyond what is set on the task: image, queue, ...
         backend: Where to run: trainer, jobset, local, or auto to choose.
 
     Returns:
@@ -93,5 +97,7 @@ def sweep(
         max_restarts=max_restarts,
         stall_seconds=stall_seconds,
         deadline_seconds=deadline_seconds,
+        task_config=task_config,
+        pods=pods,
         backend=backend,
     )

@@ -2,16 +2,17 @@
 
 from kfp import dsl
 
-from kfp_jax.components.launching import IMAGE, launching
+from kfp_jax.components.launching import FOR_THE_JOB, IMAGE, launching
 
 
 @launching
-@dsl.component(base_image=IMAGE, install_kfp_package=False)
+@dsl.component(base_image=IMAGE, install_kfp_package=False, task_config_passthroughs=FOR_THE_JOB)
 def train(
     model: dsl.Output[dsl.Model],
     metrics: dsl.Output[dsl.Metrics],
     report: dsl.Output[dsl.HTML],
     program: str,
+    task_config: dsl.TaskConfig,
     parameters: dict = {},  # noqa: B006  # KFP reads the default, and wants it plain
     num_nodes: int = 1,
     dataset_uri: str = "",
@@ -19,11 +20,13 @@ def train(
     max_restarts: int = 0,
     stall_seconds: float = 1800.0,
     deadline_seconds: float = 0.0,
+    pods: dict = {},  # noqa: B006
     backend: str = "auto",
 ) -> float:
     """Trains a JAX program on N nodes; the step fails when the job does, and says why.
 
     Args:
+        task_config: Filled in by KFP with what is set on the task.
         program: module or module:function that trains, for example kfp_jax_runtime.mnist.
         parameters: The program's parameters; unknown and ill-typed ones are refused.
         num_nodes: How many nodes train together; locally, how many processes.
@@ -32,6 +35,7 @@ def train(
         max_restarts: How often the whole job is started again from its last checkpoint.
         stall_seconds: End the job after so long without a line of output; 0 for never.
         deadline_seconds: End the job after so long; 0 for never.
+        pods: What the pods of the job are beyond what is set on the task: image, queue, ...
         backend: Where to run: trainer, jobset, local, or auto to choose.
 
     Returns:
@@ -52,5 +56,7 @@ def train(
         max_restarts=max_restarts,
         stall_seconds=stall_seconds,
         deadline_seconds=deadline_seconds,
+        task_config=task_config,
+        pods=pods,
         backend=backend,
     )

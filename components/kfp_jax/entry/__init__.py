@@ -5,6 +5,14 @@ definitions beside this would not import.
 """
 
 from kfp_jax.entry.cleaning import cleanup
+from kfp_jax.entry.looping import (
+    BestOutputs,
+    TrialOutputs,
+    halve,
+    select_best,
+    suggest,
+    trial,
+)
 from kfp_jax.entry.sweeping import SweepOutputs, sweep
 from kfp_jax.entry.training import (
     EvaluateOutputs,
@@ -16,13 +24,19 @@ from kfp_jax.entry.training import (
 )
 
 __all__ = [
+    "BestOutputs",
     "EvaluateOutputs",
     "SweepOutputs",
     "TrainOutputs",
+    "TrialOutputs",
     "cleanup",
     "evaluate",
+    "halve",
     "prepare_data",
     "promote",
+    "select_best",
+    "suggest",
     "sweep",
     "train",
+    "trial",
 ]

@@ -4,7 +4,7 @@ import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from kfp import dsl
 
@@ -25,8 +25,9 @@ from kfp_jax.spec import Limits, TrainSpec
 from kfp_jax.sweep.end import error_of
 from kfp_jax.sweep.space import Space
 from kfp_jax.sweep.spec import SweepSpec, default_max_failed
-from kfp_jax.sweep.study import Study
+from kfp_jax.sweep.study import Pruner, Sampler, Study
 from kfp_jax.sweep.summary import SweepSummary
+from kfp_jax.sweep.trial import Direction
 from kfp_jax.sweep_folder import (
     LEADERBOARD,
     TRIALS,
@@ -36,6 +37,7 @@ from kfp_jax.sweep_folder import (
     write_results,
 )
 from kfp_jax.sweep_news import SweepNews
+from kfp_jax.task_config import job_settings
 from kfp_jax.tuning import Journal, default_parallel, run_sweep, study_name, warmed
 
 
@@ -71,10 +73,13 @@ def sweep(
     max_restarts: int,
     stall_seconds: float,
     deadline_seconds: float,
+    task_config: dsl.TaskConfig,
+    pods: Mapping[str, Any],
     backend: str,
 ) -> dict[str, Any]:
     """Runs the `sweep` component: many jobs. Returns all parameters of the best one."""
     with errors_end_the_step("sweep"):
+        settings = job_settings(task_config, pods)
         job = TrainSpec(
             name="sweep",
             program=program,
@@ -85,12 +90,14 @@ def sweep(
             max_restarts=max_restarts,
             objective=objective,
             limits=Limits(stall=stall_seconds, deadline=deadline_seconds),
+            pods=settings.pods,
+            env=settings.env,
         )
-        study = Study(
-            space=Space.from_json(space),
-            direction=direction,
-            sampler=sampler,
-            pruner=pruner,
+        study = Study(  # it reads the names, or refuses them
+            space=Space.from_json(json_numbers(space)),
+            direction=cast("Direction", direction),
+            sampler=cast("Sampler", sampler),
+            pruner=cast("Pruner", pruner),
             seed=seed,
             max_trials=max_trials,
             min_step=min_step,
@@ -147,8 +154,10 @@ def _publish(outputs: SweepOutputs, folder: Path, summary: SweepSummary) -> None
     best = summary.best
     score = {summary.objective: best.score} if best and best.score is not None else {}
     log_metrics(outputs.metrics, {**score, **counts})
-    if best and best.model_uri:
-        _copy_model(Path(best.model_uri), Path(outputs.model.path))
+    # A program may write the folder without our exporter, and say nothing of it.
+    model = Path(best.model_uri or f"{best.output_uri}/model") if best else None
+    if best and model and model.exists():
+        _copy_model(model, Path(outputs.model.path))
         facts = {"program": summary.program, "job": best.job, "trial": best.number}
         outputs.model.metadata.update(facts | score)
 
@@ -157,7 +166,8 @@ def _copy_model(source: Path, target: Path) -> None:
     """Copies the best model to where the artifact is; that of a trial stays where it is."""
     try:
         shutil.rmtree(target, ignore_errors=True)
-        shutil.copytree(source, target)
+        copy = shutil.copytree if source.is_dir() else shutil.copy2
+        copy(source, target)
     except OSError as error:
         raise OutputError(
             f"Model {source} cannot be copied to {target}: {error}; free space and run it again."

@@ -18,6 +18,7 @@ from kfp_jax.entry.task import (
 from kfp_jax.errors import SpecError
 from kfp_jax.html import render_evaluation
 from kfp_jax.spec import Limits, TrainSpec
+from kfp_jax.task_config import job_settings
 
 
 @dataclass(frozen=True)
@@ -49,12 +50,15 @@ def train(
     max_restarts: int,
     stall_seconds: float,
     deadline_seconds: float,
+    task_config: dsl.TaskConfig,
+    pods: Mapping[str, Any],
     backend: str,
 ) -> float:
     """Runs the `train` component: one job. Returns the objective's final value."""
     with errors_end_the_step("train"):
         if not objective:
             raise SpecError("objective is empty; name the metric that the step returns.")
+        settings = job_settings(task_config, pods)
         spec = TrainSpec(
             name="train",
             program=program,
@@ -65,6 +69,8 @@ def train(
             max_restarts=max_restarts,
             objective=objective,
             limits=Limits(stall=stall_seconds, deadline=deadline_seconds),
+            pods=settings.pods,
+            env=settings.env,
         )
         outcome = launch_job(spec, backend, report=outputs.report)
         log_metrics(outputs.metrics, outcome.metrics)
@@ -74,14 +80,26 @@ def train(
         return outcome.metrics[objective]
 
 
-def prepare_data(dataset: dsl.Dataset, *, name: str, source: str, folder: str, backend: str) -> str:
+def prepare_data(
+    dataset: dsl.Dataset,
+    *,
+    name: str,
+    source: str,
+    folder: str,
+    task_config: dsl.TaskConfig,
+    pods: Mapping[str, Any],
+    backend: str,
+) -> str:
     """Runs the `prepare_data` component. Returns the dataset's folder."""
     with errors_end_the_step("prepare-data"):
+        settings = job_settings(task_config, pods)
         spec = TrainSpec(
             name="prepare-data",
             program="kfp_jax_runtime.data.prepare",
             parameters={"dataset": name, "source": source, "folder": folder},
             output_uri=task_folder(dataset),
+            pods=settings.pods,
+            env=settings.env,
         )
         launch_job(spec, backend)
         dataset.metadata.update(storage.read_json(Path(dataset.path) / "source.json"))
@@ -89,10 +107,18 @@ def prepare_data(dataset: dsl.Dataset, *, name: str, source: str, folder: str, b
 
 
 def evaluate(
-    outputs: EvaluateOutputs, *, model: dsl.Model, dataset_uri: str, split: str, backend: str
+    outputs: EvaluateOutputs,
+    *,
+    model: dsl.Model,
+    dataset_uri: str,
+    split: str,
+    task_config: dsl.TaskConfig,
+    pods: Mapping[str, Any],
+    backend: str,
 ) -> float:
     """Runs the `evaluate` component. Returns the accuracy."""
     with errors_end_the_step("evaluate"):
+        settings = job_settings(task_config, pods)
         spec = TrainSpec(
             name="evaluate",
             program="kfp_jax_runtime.evaluate",
@@ -100,6 +126,8 @@ def evaluate(
             output_uri=task_folder(outputs.metrics),
             dataset_uri=dataset_uri,
             objective="accuracy",
+            pods=settings.pods,
+            env=settings.env,
         )
         outcome = launch_job(spec, backend)
         log_metrics(outputs.metrics, outcome.metrics)

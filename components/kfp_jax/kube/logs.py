@@ -16,7 +16,9 @@ from kfp_jax.kube.watch import Added, Deleted, Event, Listed, Modified, Target, 
 
 # A process may be silent for hours, but a connection that is dead must not go unnoticed as long.
 SILENCE_SECONDS = 120.0
-# From the end of a container to the end of its open log, which the kubelet sees to.
+# From the end of a container, or its last line that came later, to the end of its open log, which
+# the kubelet sees to. One that flows is not cut: a kubelet may have put the older part aside,
+# where only this connection still reads it.
 _CUT_SECONDS = 2.0
 # For how long pods of an older attempt hold up the logs of a newer one.
 _OVERLAP_SECONDS = 5.0
@@ -93,6 +95,7 @@ class LogFollower:
         *,
         follow: bool = True,
         silence: float = SILENCE_SECONDS,
+        pods: Callable[[Stop], Iterator[Event]] | None = None,
     ) -> None:
         """Makes a follower; `lines` does the work.
 
@@ -104,9 +107,11 @@ class LogFollower:
             label: Tells whose log a pod writes; None for a pod that is no process of the job.
             follow: Whether to wait for what is still to come; else `lines` ends with what is there.
             silence: Seconds without a line after which a log is opened anew.
+            pods: Their events, as `watch` gives them; by default from a watch of its own.
         """
         self._client = client
         self._target = Target(PODS, namespace, labels)
+        self._events = pods or self._watch
         self._container = container
         self._label = label
         self._silence = silence
@@ -117,6 +122,9 @@ class LogFollower:
         self._finished = not follow
         self._listed = False
         self._heard = False
+
+    def _watch(self, stop: Stop) -> Iterator[Event]:
+        return watch(self._client, self._target, stop=stop)
 
     def finish(self) -> None:
         """Says that the job has ended: what has been written still comes, then `lines` ends."""
@@ -136,14 +144,16 @@ class LogFollower:
         """
         with Feed[_News](self._stop) as feed:
             self._feed = feed
-            feed.add(watch(self._client, self._target, stop=self._stop), "pods")
+            feed.add(self._events(self._stop), "pods")
             relisted = False
             while not self._stop.is_set:
                 news = feed.take(_END_SECONDS if relisted else _LOOK_SECONDS)
                 match news:
-                    case _Lines(label, texts):
+                    case _Lines(pod, texts):
+                        if pod.reading:
+                            pod.reading.over_since = 0.0
                         for text in texts:
-                            yield ProcessLine(*label, text)
+                            yield ProcessLine(*pod.label, text)
                     case _End(pod, run_id):
                         pod.reading = None
                         pod.read.add(run_id)
@@ -232,7 +242,8 @@ class LogFollower:
             reading.last_call = reading.last_call or self._finished
             if reading.over:
                 reading.over_since = reading.over_since or now
-                if now - reading.over_since > _CUT_SECONDS:
+                # A process that has outlived its job writes on, and nobody waits for that.
+                if reading.runs or now - reading.over_since > _CUT_SECONDS:
                     reading.cut()
 
     def _read(self, reading: "_Reading") -> "Iterator[_News]":
@@ -248,9 +259,9 @@ class LogFollower:
                     self._heard = True
                     tried_since = None
                     backoff.reset()
-                    yield _Lines(pod.label, texts)
+                    yield _Lines(pod, texts)
                 if last:
-                    yield _Lines(pod.label, pod.cursor.end())
+                    yield _Lines(pod, pod.cursor.end())
                     break
             except NotFound:
                 break
@@ -336,8 +347,12 @@ class _Reading:
     @property
     def over(self) -> bool:
         """Whether this run writes no more, or nobody waits for it."""
-        running = any(run.id == self.run.id and not run.ended for run in self.pod.runs())
-        return self.last_call or self.pod.gone or not running
+        return self.last_call or self.pod.gone or not self.runs
+
+    @property
+    def runs(self) -> bool:
+        """Whether the process is still there."""
+        return any(run.id == self.run.id and not run.ended for run in self.pod.runs())
 
     @property
     def previous(self) -> bool:
@@ -350,7 +365,7 @@ class _Reading:
 
 
 class _Lines(NamedTuple):
-    label: Label
+    pod: _Pod
     texts: list[str]
 
 

@@ -36,8 +36,8 @@ class Flavor:
 
     Attributes:
         name: cpu, cuda or tpu; also the end of our image's and runtime's name.
-        env: JAX_PLATFORMS without fallback: a program that asked for a device and does not find it
-            fails, and does not train on CPU for a day.
+        env: JAX_PLATFORMS, by which our runtime knows what was asked for: a program that does not
+            find it fails, and does not train on CPU for a day.
         tolerations: Of the taint by which such machines keep other pods away.
         annotations: Of the JobSet.
     """

@@ -53,5 +53,11 @@ LAUNCHER = (
     ),
     Right("", "configmaps", ("create", "get", "patch"), without="no sweep as a pipeline step"),
     Right("", "events", ("list",), without="nobody is told why a job does not start"),
+    Right(
+        "",
+        "persistentvolumeclaims",
+        ("get",),
+        without="a volume that only one machine can mount is not noticed",
+    ),
     Right("", "services", ("get",), without="a foreign Service of a job's name is not noticed"),
 )

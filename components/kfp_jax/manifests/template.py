@@ -96,6 +96,8 @@ def check_template(template: Mapping[str, Any], whose: str) -> Mapping[str, Any]
             f"{whose} has no container {NODE!r} in replicated job {NODE!r}, it has"
             f" {_names(containers)}; name the training container {NODE!r}."
         )
+    for name, job in jobs.items():
+        _check_images(name, _pod_spec(job), whose)
     replicas = jobs[NODE].get("replicas", 1)
     if replicas != 1:
         raise SpecError(
@@ -109,6 +111,23 @@ def check_template(template: Mapping[str, Any], whose: str) -> Mapping[str, Any]
             " cannot find process 0; leave network as it is."
         )
     return pod
+
+
+def _check_images(step: Any, pod: Mapping[str, Any], whose: str) -> None:
+    """Refuses a container that a patch made by naming it wrongly: it could never start.
+
+    Raises:
+        SpecError: One has no image; that of the nodes may come with the job.
+    """
+    for kind in ("containers", "initContainers"):
+        found = pod.get(kind, ())
+        for item in found:
+            if not item.get("image") and (step, item.get("name")) != (NODE, NODE):
+                others = _names(i.get("name") for i in found if i is not item)
+                raise SpecError(
+                    f"{whose} has a container {item.get('name')!r} without an image in replicated"
+                    f" job {step!r}, beside {others}; name one of these, or give it an image."
+                )
 
 
 def node_container(pod: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -1,6 +1,7 @@
 """How a sweep ended, and the error that stands for it."""
 
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -69,7 +70,9 @@ def error_of(spec: SweepSpec, end: SweepEnd) -> JobError | None:
                 " sweep in the same folder goes on with the others."
             )
         case SweepState.FAILED:
-            return JobFailed(f"The sweep failed: {_words(spec, end)}{_commonest_failure(end)}")
+            return JobFailed(
+                f"The sweep failed: {_words(spec, end)}{commonest_failure(end.trials)}"
+            )
         case _:
             return None
 
@@ -97,9 +100,9 @@ def _words(spec: SweepSpec, end: SweepEnd) -> str:
             return "it was cancelled"
 
 
-def _commonest_failure(end: SweepEnd) -> str:
+def commonest_failure(trials: Iterable[Trial]) -> str:
     """Returns the end of a sentence: the diagnosis that most failed trials share."""
-    failed = [trial for trial in end.trials if trial.state is TrialState.FAILED]
+    failed = [trial for trial in trials if trial.state is TrialState.FAILED]
     if not failed:
         return ", but none is complete."
     reason, times = Counter(trial.reason for trial in failed).most_common(1)[0]

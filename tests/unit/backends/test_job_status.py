@@ -3,6 +3,7 @@ from fakes.cluster_states import (
     condition,
     ended,
     jobset,
+    outlived,
     pod,
     running,
     trainjob,
@@ -12,7 +13,7 @@ from fakes.cluster_states import (
 from kfp_jax.backends.jobset_status import reduce_jobset
 from kfp_jax.backends.pod_status import Pod
 from kfp_jax.backends.trainjob_status import reduce_trainjob
-from kfp_jax.status import FAILING, FOREIGN_JOBSET, Phase
+from kfp_jax.status import FAILING, FOREIGN_JOBSET, SIDECAR, Phase
 
 BOTH_RUN = (pod(0, running()), pod(1, running()))
 DONE = condition("Completed", "AllJobsCompleted")
@@ -31,6 +32,10 @@ BROKEN = condition("Failed", "FailedJobs", "jobset failed due to one or more job
         ),
         pytest.param(
             jobset(), (BOTH_RUN[0], pod(1, ended(1))), Phase.RUNNING, FAILING, id="one-has-failed"
+        ),
+        pytest.param(
+            jobset(), (pod(0, outlived("proxy")), pod(1, ended(0))), Phase.RUNNING, SIDECAR,
+            id="all-are-done-but-a-sidecar",
         ),
         pytest.param(
             jobset(failurePolicy={"maxRestarts": 1}), (BOTH_RUN[0], pod(1, ended(1))),

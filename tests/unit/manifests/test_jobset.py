@@ -84,6 +84,11 @@ def test_our_labels_win_over_those_of_a_patch() -> None:
             id="reserved-variable",
         ),
         pytest.param(
+            node_patch({"containers": [{"name": "trainer", "workingDir": "/work"}]}),
+            "container 'trainer' without an image in replicated job 'node', beside node",
+            id="no-such-container",
+        ),
+        pytest.param(
             node_patch({"containers": [{"name": "node", "$patch": "delete"}, {"name": "main"}]}),
             "no container 'node'.* it has main",
             id="container-renamed",
