@@ -23,14 +23,15 @@ def read_pipeline(source: str) -> Pipeline:
     if source.endswith(_SUFFIXES):
         return _read(Path(source), source)
     names = import_module("kfp_jax_pipelines").NAMES
-    if source not in names:
+    name = source.replace("-", "_")
+    if name not in names:
         raise SpecError(
             f"Pipeline {source!r:.80} is neither one of ours ({', '.join(names)}) nor a .yaml file;"
             " compile it, and give the file."
         )
     from kfp import compiler
 
-    function = getattr(import_module(f"kfp_jax_pipelines.{source}"), source)
+    function = getattr(import_module(f"kfp_jax_pipelines.{name}"), name)
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "pipeline.yaml"
         compiler.Compiler().compile(function, str(file))
