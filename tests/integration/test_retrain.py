@@ -73,12 +73,21 @@ def test_on_other_examples_the_model_in_production_is_scored_anew(
     subprocess.run(["cp", "-r", str(first / "production"), str(copy)], check=True)
     # It is said to be perfect, of examples that nobody has any more.
     (copy / "current.json").write_text(json.dumps({**now, "score": 1.0, "data": "gone"}))
-    outputs = run(
-        tmp_path / "three", copy, "-p", "epochs=1", "-p", "learning_rate=1e-4",
-        "-a", "source=bundled", "-a", "min_accuracy=0.0",
-    )  # fmt: skip
+    outputs = run(tmp_path / "three", copy, "-p", "epochs=1", "-a", "source=bundled")
     lineage = json.loads(Path(outputs["lineage"]).read_text())
     assert f"does not beat {now['score']:.4g}" in lineage["why"]
+
+
+def test_of_two_equal_ones_at_once_one_is(tmp_path: Path) -> None:
+    given = (tmp_path / "production", "-p", "epochs=1", "-a", "source=bundled")
+    both = [start(tmp_path / name, *given) for name in ("one", "two")]
+    for process in both:
+        _, err = process.communicate(timeout=170)
+        assert process.returncode == 0, err
+    outputs = [json.loads((tmp_path / n / "outputs.json").read_text()) for n in ("one", "two")]
+    assert outputs[0]["accuracy"] == outputs[1]["accuracy"]
+    assert sorted(item["promoted"] for item in outputs) == [False, True]
+    assert current(tmp_path / "production")["version"] == 1
 
 
 def test_without_a_place_for_production_nothing_is_trained(tmp_path: Path) -> None:

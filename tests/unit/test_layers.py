@@ -74,6 +74,12 @@ def test_the_sources_keep_every_contract(checkout: Path) -> None:
             id="kfp-below-components",
         ),
         pytest.param(
+            "components/kfp_jax/schedules/manage.py",
+            "def late():\n    import kfp",
+            "Within kfp_jax only the components, what they call, and schedules import kfp",
+            id="kfp-in-schedules-beside-their-server",
+        ),
+        pytest.param(
             "components/kfp_jax/backends/base.py",
             "def late():\n    import urllib3",
             "Only kube talks to Kubernetes, and only kube.access uses the official client",
