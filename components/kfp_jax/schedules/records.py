@@ -14,6 +14,7 @@ from typing import Any
 
 from kfp_jax.errors import Conflict, NotFound
 
+_MAX_LABEL = 60
 _MARK = re.compile(r"kfp-jax schedule (\{.*\})\s*$", re.DOTALL)
 
 
@@ -25,7 +26,7 @@ class Mark:
         generation: Of its schedule; the highest counts.
         paused: Whether it is meant to be off.
         digest: Of what it does.
-        pipeline: What the user called the pipeline.
+        pipeline: What the user called the pipeline, for people; long ones lose their beginning.
     """
 
     generation: int
@@ -34,9 +35,10 @@ class Mark:
     pipeline: str
 
     def description(self) -> str:
-        """Returns the description of the recurring run, for people and for `read_mark`."""
-        text = f"Pipeline {self.pipeline}, scheduled by kfp-jax; change it with kfp-jax schedule."
-        return f"{text}\nkfp-jax schedule {json.dumps(asdict(self))}"
+        """Returns the description of the recurring run, which `read_mark` reads."""
+        # KFP's database keeps 255 characters.
+        label = self.pipeline[-_MAX_LABEL:].encode("ascii", "replace").decode()
+        return f"kfp-jax schedule {json.dumps({**asdict(self), 'pipeline': label})}"
 
 
 def read_mark(description: str) -> Mark | None:

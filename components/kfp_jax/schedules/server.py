@@ -105,7 +105,7 @@ class Server:
             self._client: Any
             self._client = QuickClient(
                 host=connection.host or None,
-                namespace=connection.namespace or "kubeflow",
+                # Not the namespace: kfp would look for the server there.
                 existing_token=token or None,
                 ssl_ca_cert=connection.ca_file or None,
             )
@@ -190,10 +190,13 @@ class Server:
         """
         wanted = {record.id: record for record in records}
         found: dict[str, LastRun] = {}
+        oldest = min((record.created for record in wanted.values()), default=None)
         for experiment in {record.experiment for record in wanted.values()}:
             call = self._client.runs.run_service_list_runs
             options = {"experiment_id": experiment} if experiment else {}
             for run in self._pages("list runs", call, "runs", sort_by="created_at desc", **options):
+                if oldest and run.created_at and run.created_at < oldest:
+                    break
                 owner = run.recurring_run_id
                 if owner in wanted and owner not in found:
                     found[owner] = LastRun(

@@ -175,6 +175,13 @@ def test_a_mark_survives_the_description_and_other_text_has_none() -> None:
         assert read_mark(text) is None
 
 
+def test_a_mark_fits_into_the_column_that_kfp_has_for_it() -> None:
+    for label in ("x" * 1000, '"' * 1000, "\N{SNOWMAN}" * 1000, "a\nb"):
+        text = Mark(10**6, False, "0" * 16, label).description()
+        assert len(text.encode()) <= 255
+        assert read_mark(text)
+
+
 def test_an_interval_counts_from_its_beginning() -> None:
     moments = upcoming("", 3600, NOW, NOW - timedelta(minutes=90), ZULU, 2)
     assert [moment - NOW for moment in moments] == [timedelta(minutes=30), timedelta(minutes=90)]
