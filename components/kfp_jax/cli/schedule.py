@@ -1,10 +1,9 @@
 """`kfp-jax schedule`: pipelines that KFP runs again and again."""
 
 import re
-from datetime import UTC, datetime
+from datetime import UTC, datetime, tzinfo
 from pathlib import Path
 from typing import Annotated
-from zoneinfo import ZoneInfo
 
 import typer
 
@@ -266,7 +265,7 @@ def _seconds(text: str) -> int:
     return int(match[1]) * _UNITS[match[2]]
 
 
-def _show(wanted: Schedule, zone: ZoneInfo, *, dry_run: bool) -> None:
+def _show(wanted: Schedule, zone: tzinfo, *, dry_run: bool) -> None:
     first, *others = wanted.next_firings(datetime.now(UTC), zone)
     rows = {
         "pipeline": wanted.pipeline.label,

@@ -8,9 +8,8 @@ accept what KFP refuses (`7`, `L`, `#`), so the rules are written down here.
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta, tzinfo
 from itertools import islice
-from zoneinfo import ZoneInfo
 
 from kfp_jax.errors import SpecError
 
@@ -68,7 +67,7 @@ class Cron:
     any_day: bool
     notice: str = ""
 
-    def firings(self, after: datetime, zone: ZoneInfo) -> Iterator[datetime]:
+    def firings(self, after: datetime, zone: tzinfo) -> Iterator[datetime]:
         """Yields the moments after `after`, in the zone; at most five years of them.
 
         A wall-clock time that a change of the clocks skips does not fire, and one that it repeats
@@ -85,7 +84,7 @@ class Cron:
         right = in_month and in_week if self.any_day else in_month or in_week
         return day.month in self.months and right
 
-    def _of_day(self, day: date, zone: ZoneInfo) -> Iterator[datetime]:
+    def _of_day(self, day: date, zone: tzinfo) -> Iterator[datetime]:
         for hour in self.hours:
             for fold in (0, 1):
                 for minute in self.minutes:
@@ -133,7 +132,7 @@ def parse_cron(text: str) -> Cron:
     )
 
 
-def next_firings(cron: Cron, after: datetime, zone: ZoneInfo, count: int = 5) -> list[datetime]:
+def next_firings(cron: Cron, after: datetime, zone: tzinfo, count: int = 5) -> list[datetime]:
     """Returns the next moments.
 
     Raises:

@@ -2,8 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
-from zoneinfo import ZoneInfo
+from datetime import UTC, datetime, timedelta, tzinfo
 
 from kfp_jax.clock import Clock, SystemClock
 from kfp_jax.errors import Conflict, SpecError
@@ -65,7 +64,7 @@ def create(server: Server, schedule: Schedule, *, paused: bool = False) -> bool:
 def update(
     server: Server,
     schedule: Schedule,
-    zone: ZoneInfo,
+    zone: tzinfo,
     *,
     clock: Clock | None = None,
     note: Note = lambda _: None,
@@ -164,7 +163,7 @@ def delete(server: Server, name: str) -> None:
         server.change("delete", record)
 
 
-def listed(server: Server, now: datetime, zone: ZoneInfo) -> list[Listed]:
+def listed(server: Server, now: datetime, zone: tzinfo) -> list[Listed]:
     """Returns all schedules, whoever made them.
 
     Raises:
@@ -180,7 +179,7 @@ def listed(server: Server, now: datetime, zone: ZoneInfo) -> list[Listed]:
     return result
 
 
-def _next(found: Found, last: LastRun | None, now: datetime, zone: ZoneInfo) -> datetime | None:
+def _next(found: Found, last: LastRun | None, now: datetime, zone: tzinfo) -> datetime | None:
     newest = found.newest
     if not newest.enabled or not (newest.cron or newest.every):
         return None
@@ -258,7 +257,7 @@ def _running(server: Server, records: list[Record], new: Record) -> set[str]:
 
 
 def _wait_for_quiet(
-    found: Found, schedule: Schedule, zone: ZoneInfo, clock: Clock, note: Note
+    found: Found, schedule: Schedule, zone: tzinfo, clock: Clock, note: Note
 ) -> None:
     """Waits until no firing is near, so that the change neither loses nor doubles one."""
     now = datetime.fromtimestamp(clock.wall(), UTC)
@@ -272,7 +271,7 @@ def _wait_for_quiet(
         clock.sleep(seconds)
 
 
-def quiet_in(cron: str, every: int, since: datetime, now: datetime, zone: ZoneInfo) -> float:
+def quiet_in(cron: str, every: int, since: datetime, now: datetime, zone: tzinfo) -> float:
     """Returns for how many seconds a firing is near. Pure.
 
     What fires every minute or so is never quiet: it is changed at once.

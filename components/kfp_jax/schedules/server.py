@@ -331,9 +331,6 @@ def _record(item: Any) -> Record:
         "service_account": item.service_account,
         "pipeline_version_reference": item.pipeline_version_reference,
     }
-    if item.pipeline_spec is not None:
-        # The server fills it in for a spec, too, and takes one of the two only.
-        del body["pipeline_version_reference"]
     return Record(
         id=item.recurring_run_id,
         name=item.display_name or "",

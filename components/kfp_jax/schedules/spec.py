@@ -5,7 +5,7 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta, tzinfo
 from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
@@ -106,7 +106,7 @@ class Schedule:
         ]  # fmt: skip
         return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
 
-    def next_firings(self, now: datetime, zone: ZoneInfo, count: int = 5) -> list[datetime]:
+    def next_firings(self, now: datetime, zone: tzinfo, count: int = 5) -> list[datetime]:
         """Returns when a schedule made now would run.
 
         Raises:
@@ -116,7 +116,7 @@ class Schedule:
 
 
 def upcoming(
-    cron: str, every: int, now: datetime, since: datetime, zone: ZoneInfo, count: int = 5
+    cron: str, every: int, now: datetime, since: datetime, zone: tzinfo, count: int = 5
 ) -> list[datetime]:
     """Returns the next firings of a schedule that counts its interval from `since`.
 
@@ -152,12 +152,14 @@ def check_name(name: str) -> None:
         )
 
 
-def time_zone(name: str) -> ZoneInfo:
+def time_zone(name: str) -> tzinfo:
     """Returns the zone of that name.
 
     Raises:
         SpecError: There is none.
     """
+    if name == "UTC":  # also where there is no database of zones
+        return UTC
     try:
         return ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError) as error:

@@ -1,5 +1,6 @@
 """What is in production: the rule, and a pointer that two can never move from the same place."""
 
+import fcntl
 import itertools
 import json
 import threading
@@ -76,6 +77,19 @@ def test_of_many_that_move_at_once_one_does(tmp_path: Path) -> None:
     current = ProductionFolder(str(tmp_path)).current()
     assert current
     assert [current.run] == moved
+
+
+def test_the_pointer_does_not_move_while_another_holds_the_folder(tmp_path: Path) -> None:
+    folder = ProductionFolder(str(tmp_path))
+    with (tmp_path / ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        mover = threading.Thread(target=folder.move, args=(FIRST,))
+        mover.start()
+        mover.join(0.1)
+        assert mover.is_alive()
+        assert folder.current() is None
+    mover.join()
+    assert folder.current() == FIRST
 
 
 def test_a_model_is_brought_whole_and_once(tmp_path: Path) -> None:

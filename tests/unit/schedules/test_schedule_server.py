@@ -25,6 +25,7 @@ from kfp_jax.errors import (
     Unavailable,
 )
 from kfp_jax.schedules import manage
+from kfp_jax.schedules.records import Mark
 from kfp_jax.schedules.server import Connection, Server
 from kfp_jax.schedules.spec import Pipeline, Schedule
 
@@ -319,6 +320,35 @@ def test_of_two_that_update_at_once_one_is_told(fake: FakeKfpServer, server: Ser
         update(server, 2)
     assert numbers(fake.of("nightly")) == numbers(fake.enabled("nightly")) == [3]
     assert fake.most_enabled == 1
+
+
+def test_an_update_that_is_overtaken_gives_way(fake: FakeKfpServer, server: Server) -> None:
+    manage.create(server, nightly(1))
+    met = []
+
+    def before(method: str, path: str) -> None:
+        looks = method == "GET" and path.endswith("recurringruns")
+        if looks and len(fake.of("nightly")) == 2 and not met:
+            met.append(path)
+            mark = Mark(9, False, "other", "p.yaml")
+            fake.add(display_name="nightly", description=mark.description(), mode="DISABLE")
+
+    fake.before = before
+    with pytest.raises(Conflict, match="changed by somebody else at the same time"):
+        update(server, 2)
+    assert len(fake.of("nightly")) == 2  # the other one goes on with its change
+    assert numbers(fake.enabled("nightly")) == [1]
+
+
+def test_one_that_others_made_from_an_uploaded_pipeline_is_resumed_as_it_was(
+    fake: FakeKfpServer, server: Server
+) -> None:
+    reference = {"pipeline_id": "p-1", "pipeline_version_id": "v-1"}
+    fake.add(display_name="nightly", pipeline_spec=None, pipeline_version_reference=reference)
+    manage.pause(server, "nightly")
+    manage.resume(server, "nightly")
+    (one,) = fake.enabled("nightly")
+    assert one["pipeline_version_reference"] == reference
 
 
 def test_an_update_waits_while_a_firing_is_near(fake: FakeKfpServer, server: Server) -> None:

@@ -7,7 +7,7 @@ from zoneinfo import ZoneInfo
 import pytest
 from kfp_jax.errors import SpecError
 from kfp_jax.schedules.manage import quiet_in
-from kfp_jax.schedules.records import Mark, read_mark
+from kfp_jax.schedules.records import Mark, Record, read_mark, schedules
 from kfp_jax.schedules.spec import Pipeline, Schedule, time_zone, upcoming
 
 ZULU = ZoneInfo("UTC")
@@ -173,6 +173,17 @@ def test_a_mark_survives_the_description_and_other_text_has_none() -> None:
     assert read_mark(mark.description()) == mark
     for text in ("", "nightly", "kfp-jax schedule {", 'kfp-jax schedule {"generation": 1}'):
         assert read_mark(text) is None
+
+
+def test_the_newest_is_of_the_latest_generation_and_then_the_latest_made() -> None:
+    def record(id: str, generation: int, minute: int) -> Record:
+        made = NOW + timedelta(minutes=minute)
+        mark = Mark(generation, False, "", "")
+        return Record(id, "nightly", True, made, "", 60, "", "", mark, {})
+
+    some = [record("c", 1, 9), record("b", 2, 1), record("a", 2, 2)]
+    (found,) = schedules(some)
+    assert [item.id for item in found.records] == ["a", "b", "c"]
 
 
 def test_a_mark_fits_into_the_column_that_kfp_has_for_it() -> None:
