@@ -308,7 +308,7 @@ def _said(error: Any) -> str:
 def _cause(error: BaseException) -> str:
     """Returns why there is no answer, without the layers that pass it on."""
     text = " ".join(str(getattr(error, "reason", None) or error).split())
-    return text.rpartition(": ")[2].rpartition("] ")[2][-120:] or type(error).__name__
+    return text.rpartition(": ")[2].rpartition("] ")[2][-120:].rstrip(")") or "no reason given"
 
 
 def _only(key: str, value: str) -> str:
