@@ -3,6 +3,7 @@
 PROGRAMS = {
     "mnist": "kfp_jax_runtime.mnist",
     "mnist_halving": "kfp_jax_runtime.mnist",
+    "mnist_retrain": "kfp_jax_runtime.mnist",
     "mnist_sweep": "kfp_jax_runtime.mnist",
     "sweep": "",
 }

@@ -87,6 +87,10 @@ def _run(name: str, folder: Path, arguments: dict[str, Any]) -> int:
             f" {', '.join(sorted(valid))}.\n"
         )
         return EXIT_BAD_INPUT
+    missing = [key for key, item in valid.items() if not item.optional and key not in arguments]
+    if missing:
+        sys.stderr.write(f"Pipeline {name} needs argument {missing[0]!r}; give a value for it.\n")
+        return EXIT_BAD_INPUT
     try:
         typed = {key: _typed(key, value, valid[key].type) for key, value in arguments.items()}
     except ValueError as error:

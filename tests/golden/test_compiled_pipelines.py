@@ -14,7 +14,7 @@ from kfp_jax_pipelines import NAMES
 COMPILED = Path(__file__).parents[2] / "pipelines" / "compiled"
 # The argument limit of Linux, which KFP's own path through a pod has as well.
 MAX_ARGUMENT_BYTES = 128 * 1024
-LAUNCHING = {"prepare-data", "train", "trial", "evaluate", "sweep"}
+LAUNCHING = {"prepare-data", "train", "trial", "evaluate", "sweep", "promote-if-better"}
 
 
 def load(path: Path) -> dict[str, Any]:

@@ -70,8 +70,14 @@ def test_the_sources_keep_every_contract(checkout: Path) -> None:
         pytest.param(
             "components/kfp_jax/launch.py",
             "from kfp import dsl",
-            "Within kfp_jax only the components and what they call import kfp",
+            "Within kfp_jax only the components, what they call, and schedules import kfp",
             id="kfp-below-components",
+        ),
+        pytest.param(
+            "components/kfp_jax/schedules/manage.py",
+            "def late():\n    import kfp",
+            "Within kfp_jax only the components, what they call, and schedules import kfp",
+            id="kfp-in-schedules-beside-their-server",
         ),
         pytest.param(
             "components/kfp_jax/backends/base.py",

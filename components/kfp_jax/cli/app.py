@@ -19,6 +19,7 @@ from kfp_jax.cli.logs import logs
 from kfp_jax.cli.pipeline import pipeline
 from kfp_jax.cli.render import render
 from kfp_jax.cli.run import run
+from kfp_jax.cli.schedule import schedule
 from kfp_jax.cli.status import status
 from kfp_jax.cli.sweep import sweep
 from kfp_jax.cli.validate import validate
@@ -42,6 +43,7 @@ app.command("pipeline")(pipeline)
 app.command("validate")(validate)
 app.command("render")(render)
 app.command("compile")(compile_pipelines)
+app.add_typer(schedule, name="schedule")
 _CLUSTER = "On a cluster"
 app.command("doctor", rich_help_panel=_CLUSTER)(doctor)
 app.command("list", rich_help_panel=_CLUSTER)(list_jobs)

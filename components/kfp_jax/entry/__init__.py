@@ -13,6 +13,7 @@ from kfp_jax.entry.looping import (
     suggest,
     trial,
 )
+from kfp_jax.entry.promoting import PromoteOutputs, promote_if_better
 from kfp_jax.entry.sweeping import SweepOutputs, sweep
 from kfp_jax.entry.training import (
     EvaluateOutputs,
@@ -26,6 +27,7 @@ from kfp_jax.entry.training import (
 __all__ = [
     "BestOutputs",
     "EvaluateOutputs",
+    "PromoteOutputs",
     "SweepOutputs",
     "TrainOutputs",
     "TrialOutputs",
@@ -34,6 +36,7 @@ __all__ = [
     "halve",
     "prepare_data",
     "promote",
+    "promote_if_better",
     "select_best",
     "suggest",
     "sweep",
