@@ -146,7 +146,7 @@ def trial(
             changes = refused_trial(error)
         last = curve.trial.curve[-1][1] if curve.trial.curve else None
         seconds = clock.now() - began
-        ended = replace(curve.trial, seconds=seconds, **{"score": last, **changes})
+        ended = replace(curve.trial, **{"seconds": seconds, "score": last, **changes})
         sink.note(_sentence(ended, objective))
         return to_result(ended)
 
