@@ -10,7 +10,6 @@ Optuna is imported when it is first asked for a suggestion.
 
 from kfp_jax.sweep.halving import rounds, survivors
 from kfp_jax.sweep.importance import importances
-from kfp_jax.sweep.listed import listed
 from kfp_jax.sweep.pruning import should_prune
 from kfp_jax.sweep.simulator import Report, Simulation, simulate
 from kfp_jax.sweep.space import Space, choice, integer, loginteger, loguniform, uniform
@@ -34,7 +33,6 @@ __all__ = [
     "from_ray",
     "importances",
     "integer",
-    "listed",
     "loginteger",
     "loguniform",
     "ranked",
