@@ -14,12 +14,12 @@ from kfp_jax.backends.base import Backend, LogLine
 from kfp_jax.backends.warm import WarmBackend
 from kfp_jax.cancellation import Cancellation
 from kfp_jax.clock import Clock, SystemClock
-from kfp_jax.errors import JobCancelled, KfpJaxError, SpecError
+from kfp_jax.errors import JobCancelled, KfpJaxError
 from kfp_jax.launch import run_job
 from kfp_jax.names import job_name
 from kfp_jax.reports import Kind, Report
 from kfp_jax.spec import TrainSpec
-from kfp_jax.status import BAD_INPUT, JobStatus, Outcome, Phase
+from kfp_jax.status import JobStatus, Outcome, Phase
 from kfp_jax.sweep.end import End, SweepEnd
 from kfp_jax.sweep.pruning import should_prune
 from kfp_jax.sweep.spec import SweepSpec
@@ -140,6 +140,7 @@ class _Sweep:
         self._ended: SimpleQueue[tuple[int, BaseException | None]] = SimpleQueue()
         self._lock = threading.RLock()
         self._validated = False
+        self._trouble: KfpJaxError | None = None
 
     def run(self, cancelled: Callable[[], bool]) -> SweepEnd:
         """Starts trials, and waits for those that run, until there is nothing more to do."""
@@ -152,7 +153,7 @@ class _Sweep:
                     over = self._over(cancelled)
                 if not self._running:
                     return self._ended_by(over, none_left)
-                if over in (End.TIME_BUDGET, End.FAILED_BUDGET):
+                if over in (End.TIME_BUDGET, End.FAILED_BUDGET, End.TROUBLE):
                     self._stop_once()
                 self._wait_for_one()
         finally:
@@ -168,9 +169,10 @@ class _Sweep:
         trials = tuple(self._trials[number] for number in sorted(self._trials))
         stopped = any(trial.state is TrialState.STOPPED for trial in trials)
         # A budget that ran out, or a cancel that came, at the very end has cost nothing.
-        whole = none_left is not None and not stopped and over is not End.FAILED_BUDGET
+        whole = none_left and not stopped and over not in (End.FAILED_BUDGET, End.TROUBLE)
         why = none_left if whole else over
-        return SweepEnd(trials, why or End.DONE, self._clock.now() - self._began)
+        seconds = self._clock.now() - self._began
+        return SweepEnd(trials, why or End.DONE, seconds, self._trouble)
 
     def _stop_once(self) -> None:
         with self._lock:
@@ -188,6 +190,8 @@ class _Sweep:
     def _over(self, cancelled: Callable[[], bool]) -> End | None:
         if cancelled():
             return End.CANCELLED
+        if self._trouble:
+            return End.TROUBLE
         failed = sum(trial.state is TrialState.FAILED for trial in self._trials.values())
         if failed > self._spec.most_failed:
             return End.FAILED_BUDGET
@@ -252,13 +256,23 @@ class _Sweep:
                     clock=self._clock,
                     keep=follower.keep,
                 )
-            except KfpJaxError as refusal:
-                # What comes after the outcome is known, such as a model that is not to be seen
-                # here, makes a failure of the trial too.
-                self._end(trial.number, refused_trial(refusal))
+            except JobCancelled:
+                self._end(trial.number, {"state": TrialState.STOPPED})
+            except KfpJaxError as trouble:
+                self._stays_open(trial.number, trouble)
         except BaseException as unforeseen:  # noqa: BLE001 - the top of a thread: `run` raises it
             error = unforeseen
         self._ended.put((trial.number, error))
+
+    def _stays_open(self, number: int, trouble: KfpJaxError) -> None:
+        """Ends the sweep for what is no fault of a trial: a full disk, say, or a cluster's refusal.
+
+        The trial is made when the sweep goes on.
+        """
+        with self._lock:
+            self._trouble = self._trouble or trouble
+        if not self._trials[number].state.finished:
+            self._end(number, {"state": TrialState.STOPPED})
 
     def report(self, number: int, step: int, value: float) -> bool:
         """Adds a point to a trial's curve; returns whether to end the trial."""
@@ -318,14 +332,6 @@ def ended_trial(outcome: Outcome, objective: str, pruned: bool) -> dict[str, Any
             return changes | {"state": TrialState.PRUNED if pruned else TrialState.STOPPED}
     failure = {"reason": outcome.reason, "message": outcome.message}
     return changes | failure | {"state": TrialState.FAILED}
-
-
-def refused_trial(error: KfpJaxError) -> dict[str, Any]:
-    """Returns what an error of a launch makes of its trial."""
-    if isinstance(error, JobCancelled):
-        return {"state": TrialState.STOPPED}
-    reason = BAD_INPUT if isinstance(error, SpecError) else "not-launched"
-    return {"state": TrialState.FAILED, "reason": reason, "message": str(error)}
 
 
 class _Follower:

@@ -27,7 +27,7 @@ from kfp_jax.launch import launch
 from kfp_jax.reports import Kind, Report
 from kfp_jax.sinks import ManySinks, NullSink, Sink, show_number
 from kfp_jax.spec import Limits, TrainSpec
-from kfp_jax.status import Outcome, Phase
+from kfp_jax.status import BAD_INPUT, Outcome, Phase
 from kfp_jax.sweep.halving import survivors
 from kfp_jax.sweep.importance import importances
 from kfp_jax.sweep.loop import (
@@ -49,7 +49,7 @@ from kfp_jax.sweep.trial import Direction, Trial, TrialState, extended
 from kfp_jax.sweep_folder import read_warm
 from kfp_jax.sweep_news import parameters_text
 from kfp_jax.task_config import job_settings
-from kfp_jax.tuning import ended_trial, refused_trial
+from kfp_jax.tuning import ended_trial
 
 # Set by the process that runs a pipeline on this machine, once somebody has asked it to stop.
 CANCELLED_VARIABLE = "KFP_JAX_CANCELLED"
@@ -143,12 +143,18 @@ def trial(
         except JobCancelled:
             raise
         except KfpJaxError as error:
-            changes = refused_trial(error)
+            changes = _refused(error)
         last = curve.trial.curve[-1][1] if curve.trial.curve else None
         seconds = clock.now() - began
         ended = replace(curve.trial, **{"seconds": seconds, "score": last, **changes})
         sink.note(_sentence(ended, objective))
         return to_result(ended)
+
+
+def _refused(error: KfpJaxError) -> dict[str, Any]:
+    """Returns what an error of the launch makes of a trial: a loop has nobody else to tell."""
+    reason = BAD_INPUT if isinstance(error, SpecError) else "not-launched"
+    return {"state": TrialState.FAILED, "reason": reason, "message": str(error)}
 
 
 def _objective(name: str) -> str:

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
-from kfp_jax.errors import JobCancelled, JobError, JobFailed
+from kfp_jax.errors import JobCancelled, JobFailed, KfpJaxError
 from kfp_jax.sweep.spec import SweepSpec
 from kfp_jax.sweep.summary import SweepState, SweepSummary, summarize
 from kfp_jax.sweep.trial import Trial, TrialState
@@ -19,6 +19,7 @@ class End(StrEnum):
     TIME_BUDGET = "time-budget"
     FAILED_BUDGET = "failed-budget"  # more trials failed than may
     CANCELLED = "cancelled"
+    TROUBLE = "trouble"  # nothing that a trial has done: a full disk, a cluster that refuses
 
 
 @dataclass(frozen=True)
@@ -29,11 +30,13 @@ class SweepEnd:
         trials: All that were started, by number.
         why: Why no more were.
         seconds: From the first start of the sweep to its end, pauses between starts left out.
+        trouble: What ended it, where no trial is to blame.
     """
 
     trials: tuple[Trial, ...]
     why: End
     seconds: float
+    trouble: KfpJaxError | None = None
 
     def count(self, state: TrialState) -> int:
         """Returns how many trials are in that state."""
@@ -60,7 +63,7 @@ def summary_of(spec: SweepSpec, end: SweepEnd) -> SweepSummary:
     )
 
 
-def error_of(spec: SweepSpec, end: SweepEnd, *, going_on: str) -> JobError | None:
+def error_of(spec: SweepSpec, end: SweepEnd, *, going_on: str) -> KfpJaxError | None:
     """Returns the error that stands for a sweep without a result, or None.
 
     Args:
@@ -68,6 +71,8 @@ def error_of(spec: SweepSpec, end: SweepEnd, *, going_on: str) -> JobError | Non
         end: How it ended.
         going_on: What goes on with one that was cancelled, such as "the same command".
     """
+    if end.trouble:
+        return end.trouble
     ended = sum(trial.state.finished for trial in end.trials) - end.count(TrialState.STOPPED)
     match _state(end):
         case SweepState.STOPPED:
@@ -84,7 +89,7 @@ def error_of(spec: SweepSpec, end: SweepEnd, *, going_on: str) -> JobError | Non
 
 
 def _state(end: SweepEnd) -> SweepState:
-    if end.why is End.CANCELLED:
+    if end.why in (End.CANCELLED, End.TROUBLE):
         return SweepState.STOPPED
     if end.why is End.FAILED_BUDGET or not end.count(TrialState.COMPLETE):
         return SweepState.FAILED
@@ -112,6 +117,8 @@ def _words(spec: SweepSpec, end: SweepEnd) -> str:
             return f"{_trials(failed)} failed and at most {spec.most_failed} may"
         case End.CANCELLED:
             return "it was cancelled"
+        case End.TROUBLE:
+            return str(end.trouble).rstrip(".")
 
 
 def commonest_failure(trials: Iterable[Trial]) -> str:

@@ -101,6 +101,8 @@ def _from_ray(name: Any, item: Any) -> dict[str, Any]:
         return choice(*item["grid_search"])
     if type(item).__name__ in ("Float", "Integer"):
         return _from_ray_range(name, item)
+    if "grid_search" in str(item):
+        raise _not_from_ray(name, item)  # nested: it would become a constant
     try:
         json.dumps(item, allow_nan=False)
     except (TypeError, ValueError) as error:

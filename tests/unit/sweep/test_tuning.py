@@ -366,3 +366,22 @@ def test_a_sweep_cancelled_before_its_first_trial_leaves_the_folder_free(sweeper
     assert sweeper.run().why is End.CANCELLED
     with sweep_folder(sweeper.spec(), resume=False):
         pass
+
+
+def test_what_is_no_fault_of_a_trial_ends_the_sweep_and_leaves_the_trial_open(
+    sweeper: Sweeper,
+) -> None:
+    def script(parameters: Mapping[str, Any]) -> Script:
+        if parameters["x"] == 2:
+            raise Conflict("Job x runs with another spec; cancel it or use another output.")
+        return good(parameters) if parameters["x"] < 2 else Script(hangs=True)
+
+    spec = sweeper.spec(parallel=2)
+    end = sweeper.run(script, spec)
+    assert end.why is End.TROUBLE
+    error = error_of(spec, end, going_on="it")
+    assert isinstance(error, Conflict)
+    assert states(end)[:3] == [TrialState.COMPLETE] * 2 + [TrialState.STOPPED]
+    again = sweeper.run()
+    assert states(again) == [TrialState.COMPLETE] * 10
+    assert again.trials[0] == end.trials[0]
