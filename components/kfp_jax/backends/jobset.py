@@ -28,7 +28,7 @@ class JobSetBackend(ClusterBackend):
         """Returns the JobSet."""
         return [jobset(spec, self._identity(ref.name))]
 
-    def _check(self, spec: TrainSpec, identity: Identity) -> Sequence[str]:
+    def _check(self, spec: TrainSpec, identity: Identity, base: Manifest) -> Sequence[str]:
         if not self._client.serves(JOBSETS):
             raise SpecError(
                 "This cluster has no JobSets; have JobSet installed, or choose the backend local."
