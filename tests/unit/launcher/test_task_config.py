@@ -1,8 +1,10 @@
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from kfp import dsl
+from kfp import compiler, dsl, kubernetes
+from kfp_jax.components import train
 from kfp_jax.errors import SpecError
 from kfp_jax.pods import Pods, Resources, Volume
 from kfp_jax.task_config import JobSettings, job_settings
@@ -106,3 +108,16 @@ def test_what_has_no_place_in_a_job_is_refused(changes: dict[str, Any], said: st
 def test_pods_of_the_wrong_form_are_refused() -> None:
     with pytest.raises(SpecError, match="imagee"):
         job_settings(dsl.TaskConfig(), {"imagee": "x"})
+
+
+def test_names_of_secrets_may_be_inputs_of_the_pipeline(tmp_path: Path) -> None:
+    @dsl.pipeline(name="secrets")
+    def secrets(secret: str, registry: str) -> None:
+        pods = {"image_pull_secrets": [registry]}
+        task = train(program="kfp_jax_runtime.mnist", pods=pods)
+        kubernetes.use_secret_as_env(task, secret_name=secret, secret_key_to_env={"k": "TOKEN"})
+
+    compiler.Compiler().compile(secrets, str(tmp_path / "secrets.yaml"))
+    compiled = (tmp_path / "secrets.yaml").read_text()
+    assert "inputs.parameters[''pipelinechannel--registry'']" in compiled
+    assert "componentInputParameter: secret" in compiled
