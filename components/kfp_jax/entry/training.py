@@ -9,6 +9,7 @@ from kfp import dsl
 
 from kfp_jax import storage
 from kfp_jax.entry.task import (
+    artifact_place,
     errors_end_the_step,
     json_numbers,
     launch_job,
@@ -60,7 +61,7 @@ def train(
             program=program,
             parameters=json_numbers(parameters),
             num_nodes=num_nodes,
-            output_uri=task_folder(outputs.model),
+            output_uri=task_folder(outputs.model, backend),
             dataset_uri=dataset_uri,
             max_restarts=max_restarts,
             objective=objective,
@@ -81,11 +82,12 @@ def prepare_data(dataset: dsl.Dataset, *, name: str, source: str, folder: str, b
             name="prepare-data",
             program="kfp_jax_runtime.data.prepare",
             parameters={"dataset": name, "source": source, "folder": folder},
-            output_uri=task_folder(dataset),
+            output_uri=task_folder(dataset, backend),
         )
         launch_job(spec, backend)
-        dataset.metadata.update(storage.read_json(Path(dataset.path) / "source.json"))
-        return str(dataset.path)
+        written = artifact_place(dataset, backend)
+        dataset.metadata.update(storage.read_result(written, "source.json"))
+        return written
 
 
 def evaluate(
@@ -96,14 +98,14 @@ def evaluate(
         spec = TrainSpec(
             name="evaluate",
             program="kfp_jax_runtime.evaluate",
-            parameters={"model": model.path, "split": split},
-            output_uri=task_folder(outputs.metrics),
+            parameters={"model": artifact_place(model, backend), "split": split},
+            output_uri=task_folder(outputs.metrics, backend),
             dataset_uri=dataset_uri,
             objective="accuracy",
         )
         outcome = launch_job(spec, backend)
         log_metrics(outputs.metrics, outcome.metrics)
-        evaluation = storage.read_json(Path(outcome.output_uri) / storage.EVALUATION)
+        evaluation = storage.read_result(outcome.output_uri, storage.EVALUATION)
         outputs.classes.log_confusion_matrix(evaluation["classes"], evaluation["confusion"])
         page = render_evaluation(evaluation, outcome.to_json())
         storage.write_text(Path(outputs.report.path), page)
