@@ -136,6 +136,8 @@ class Checkpoints:
         """
         self._manager()
         self.wait()
+        if self._stored is not None:
+            _in_all_processes(0)  # what process 0 has saved is in the store before others fetch it
         steps = sorted(self._steps(), reverse=True)
         if not steps:
             return None
