@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
+from kfp_jax_store import join
+
 from kfp_jax import storage
 from kfp_jax.backends.base import Backend, JobRef
 from kfp_jax.cancellation import Cancellation
@@ -18,7 +20,6 @@ from kfp_jax.sinks import NullSink, Sink
 from kfp_jax.spec import TrainSpec
 from kfp_jax.stages import Stages, overdue
 from kfp_jax.status import JobStatus, Outcome, Overdue, Phase
-from kfp_jax_store import join
 
 
 def launch(

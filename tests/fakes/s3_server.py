@@ -14,10 +14,11 @@ from uuid import uuid4
 ACCESS_KEY = "kfp-jax-test"
 SECRET_KEY = "a-secret-of-the-tests"
 READ_ONLY_KEY = "kfp-jax-reader"
+WRITER_KEY = "kfp-jax-writer"  # may not make a bucket
 
 
 class S3Server:
-    """SeaweedFS with one account that may do all and one that may read."""
+    """SeaweedFS with accounts that may do all, all but make a bucket, and read."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -25,6 +26,7 @@ class S3Server:
         self._process: subprocess.Popen[bytes] | None = None
         accounts = [
             _account("all", ACCESS_KEY, ["Admin", "Read", "Write", "List", "Tagging"]),
+            _account("writer", WRITER_KEY, ["Read", "Write", "List"]),
             _account("reader", READ_ONLY_KEY, ["Read", "List"]),
         ]
         (folder / "data").mkdir(parents=True)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fakes.s3_server import READ_ONLY_KEY, S3Server
+from fakes.s3_server import READ_ONLY_KEY, WRITER_KEY, S3Server
 from kfp_jax import job_folder, storage
 from kfp_jax.backends.local import LocalBackend
 from kfp_jax.errors import SpecError
@@ -80,7 +80,10 @@ BAD = {
     "secret": ({"AWS_SECRET_ACCESS_KEY": "wrong"}, "refused the credentials"),
     "key": ({"AWS_ACCESS_KEY_ID": "nobody"}, "refused the credentials"),
     "reader": ({"AWS_ACCESS_KEY_ID": READ_ONLY_KEY}, "does not let these credentials write"),
-    "address": ({"AWS_ENDPOINT_URL": "http://127.0.0.1:9"}, "cannot be reached at http://127.0.0.1:9"),
+    "address": (
+        {"AWS_ENDPOINT_URL": "http://127.0.0.1:9"},
+        "cannot be reached at http://127.0.0.1:9",
+    ),
 }
 
 
@@ -96,6 +99,12 @@ def test_what_the_store_refuses_is_said_before_anything_starts(
     assert str(caught.value).endswith(".")
     assert "\n" not in str(caught.value)
     assert "a-secret-of-the-tests" not in str(caught.value)
+
+
+def test_a_bucket_that_is_not_there_is_named(bucket: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", WRITER_KEY)
+    with pytest.raises(SpecError, match=f"create '{bucket}-not' or name another"):
+        run(f"s3://{bucket}-not/train")
 
 
 def test_a_server_without_tls_is_told_from_one_that_is_not_there(

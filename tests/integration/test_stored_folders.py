@@ -1,4 +1,4 @@
-"""Folders and checkpoints in a real S3 server: whole, or known not to be, whatever dies meanwhile."""
+"""Folders and checkpoints in a real S3 server: whole, or known not to be, whatever dies."""
 
 import json
 import os
@@ -48,12 +48,14 @@ def state_at(step):
     return {**replicated, "position": step, "host": np.arange(3) + step}
 
 def same(found, wanted):
-    for (path, a), b in zip(jax.tree_util.tree_leaves_with_path(found), jax.tree.leaves(wanted), strict=True):
-        a, b = (np.asarray(x.addressable_data(0) if isinstance(x, jax.Array) else x) for x in (a, b))
+    pairs = zip(jax.tree_util.tree_leaves_with_path(found), jax.tree.leaves(wanted), strict=True)
+    for (path, a), b in pairs:
+        a, b = (x.addressable_data(0) if isinstance(x, jax.Array) else x for x in (a, b))
+        a, b = np.asarray(a), np.asarray(b)
         assert a.dtype == b.dtype and a.shape == b.shape and (a == b).all(), path
 
 def main(run):
-    restored = run.checkpoints.restore(jax.tree.map(lambda leaf: leaf * 0 if not isinstance(leaf, jax.Array) or leaf.dtype != bool else leaf, state_at(0)))
+    restored = run.checkpoints.restore(state_at(0))
     first = 0
     if restored:
         first = restored[0]
@@ -71,7 +73,8 @@ def main(run):
 def split(run):
     where = jax.sharding.NamedSharding(mesh.data_mesh(), jax.sharding.PartitionSpec("data"))
     whole = np.arange(4.0)
-    run.checkpoints.save(1, {"x": jax.make_array_from_callback((4,), where, lambda index: whole[index])})
+    part = jax.make_array_from_callback((4,), where, lambda index: whole[index])
+    run.checkpoints.save(1, {"x": part})
 """
 
 

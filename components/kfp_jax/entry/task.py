@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kfp import dsl
+from kfp_jax_store import is_remote
 
 from kfp_jax import job_folder, storage
 from kfp_jax.backends.base import Backend
@@ -23,7 +24,6 @@ from kfp_jax.manifests.identity import STUDY
 from kfp_jax.sinks import EVENTS_VARIABLE, EventFileSink, ManySinks, PlainSink, Sink
 from kfp_jax.spec import TrainSpec
 from kfp_jax.status import Outcome
-from kfp_jax_store import is_remote
 
 if TYPE_CHECKING:
     from kfp_jax.kube.client import Client
