@@ -159,11 +159,12 @@ class Store:
         Raises:
             StoreError: One may not.
         """
+        # First, because SeaweedFS makes a bucket, mistyped or not, of whoever may write to it.
+        next(self.objects(), None)
         name = f".kfp-jax-probe-{uuid4().hex}"
         self.put(name, b"kfp-jax")
         try:
             self.get(name)
-            next(self.objects(), None)
         finally:
             self.delete([name])
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fakes.s3_server import READ_ONLY_KEY, WRITER_KEY, S3Server
+from fakes.s3_server import ACCESS_KEY, READ_ONLY_KEY, WRITER_KEY, S3Server
 from kfp_jax import job_folder, storage
 from kfp_jax.backends.local import LocalBackend
 from kfp_jax.errors import SpecError
@@ -101,8 +101,11 @@ def test_what_the_store_refuses_is_said_before_anything_starts(
     assert "a-secret-of-the-tests" not in str(caught.value)
 
 
-def test_a_bucket_that_is_not_there_is_named(bucket: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("AWS_ACCESS_KEY_ID", WRITER_KEY)
+@pytest.mark.parametrize("key", [ACCESS_KEY, WRITER_KEY])
+def test_a_bucket_that_is_not_there_is_named(
+    key: str, bucket: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", key)
     with pytest.raises(SpecError, match=f"create '{bucket}-not' or name another"):
         run(f"s3://{bucket}-not/train")
 
