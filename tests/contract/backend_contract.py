@@ -14,7 +14,7 @@ from kfp_jax.status import JobStatus, Phase
 # A cluster restarts the set within one attempt and counts that apart.
 ATTEMPT = "attempt=$((KFP_JAX_ATTEMPT + KFP_JAX_RESTARTS))"
 # A restart takes a pod's log with the pod: who has not begun to read it by then cannot any more.
-LAST_MOMENTS = "{ sleep 1; exit 1; }"
+LAST_MOMENTS = "{ sleep 2.5; exit 1; }"
 ARGUMENTS = ['{"a":"b"}', "it's", "a\nb", "日本 €", "", "--", "$HOME", "*"]
 
 
