@@ -30,6 +30,9 @@ class SweepNews:
             self._progress()
         if not trial.state.finished:
             return
+        if trial.state is TrialState.STOPPED:  # it is made when the sweep goes on
+            self._sink.note(self._sentence(trial))
+            return
         self._ended += 1
         pair = [trial] if self._best is None else [self._best, trial]
         self._best = next(iter(ranked(pair, self._spec.study.direction)), None)

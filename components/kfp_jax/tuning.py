@@ -168,6 +168,9 @@ class _Sweep:
     def _ended_by(self, over: End | None, none_left: End | None) -> SweepEnd:
         trials = tuple(self._trials[number] for number in sorted(self._trials))
         stopped = any(trial.state is TrialState.STOPPED for trial in trials)
+        asked = self._spec.study.max_trials
+        if none_left is None and asked and len(trials) >= asked:
+            none_left = End.DONE
         # A budget that ran out, or a cancel that came, at the very end has cost nothing.
         whole = none_left and not stopped and over not in (End.FAILED_BUDGET, End.TROUBLE)
         why = none_left if whole else over

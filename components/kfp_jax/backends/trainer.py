@@ -32,6 +32,10 @@ from kfp_jax.status import JobStatus
 
 _JAX = ",".join(f"{name}={value}" for name, value in FRAMEWORK.items())
 
+# How far the informers of Trainer's webhook may be behind the API server.
+_HEARSAY_SECONDS = 5.0
+_HEARSAY_PAUSE = 0.1
+
 
 class TrainerBackend(ClusterBackend):
     """Uses an installed runtime where one can express the job, else brings one of its own."""
@@ -93,12 +97,25 @@ class TrainerBackend(ClusterBackend):
             return self._client.create(TRAINJOBS, self._namespace, made)
         self._create_runtime(base, identity)
         try:
-            job = self._client.create(TRAINJOBS, self._namespace, made)
+            job = self._create_beside_runtime(made, identity)
         except Rejected:
             self._client.delete(RUNTIMES, self._namespace, identity.name)
             raise
         self._adopt(job)
         return job
+
+    def _create_beside_runtime(self, made: Manifest, identity: Identity) -> Manifest:
+        """Creates a job; Trainer's webhook may not have heard yet of the runtime made for it."""
+        clock = self._client.clock
+        end = clock.now() + _HEARSAY_SECONDS
+        while True:
+            try:
+                return self._client.create(TRAINJOBS, self._namespace, made)
+            except Rejected as error:
+                unheard = f'"{identity.name}" not found' in str(error)
+                if not unheard or clock.now() >= end:
+                    raise
+            clock.sleep(_HEARSAY_PAUSE)
 
     def _adopt(self, job: Manifest) -> None:
         """Has the job's own runtime go with the job."""
