@@ -31,6 +31,9 @@ class S3Server:
         ]
         (folder / "data").mkdir(parents=True)
         (folder / "s3.json").write_text(json.dumps({"identities": accounts}))
+        # By default each bucket takes 7 volumes: with the fifth none would be left, and all further
+        # writes be answered with an error that clients repeat for minutes.
+        (folder / "master.toml").write_text("[master.volume_growth]\ncopy_1 = 1\n")
         self.start()
 
     @property
@@ -62,7 +65,7 @@ class S3Server:
                 [
                     program, "server", "-s3", "-ip=127.0.0.1", "-ip.bind=127.0.0.1",
                     f"-dir={self._folder / 'data'}", f"-s3.config={self._folder / 's3.json'}",
-                    "-volume.max=30", "-master.volumeSizeLimitMB=256",
+                    "-volume.max=500", "-master.volumeSizeLimitMB=256",
                     "-master.telemetry=false",
                     f"-filer.localSocket={self._folder / 'filer.sock'}",
                     f"-s3.localSocket={self._folder / 's3.sock'}",

@@ -86,30 +86,42 @@ def train(
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{free.getsockname()[1]}"
-    running = []
-    for process in range(processes):
-        scratch = tmp_path / f"machine-{time.monotonic_ns()}"
-        scratch.mkdir()
-        environ = {
-            **os.environ,
-            "TMPDIR": str(scratch),
-            "JAX_PLATFORMS": "cpu",
-            "JAX_NUM_PROCESSES": str(processes),
-            "JAX_PROCESS_ID": str(process),
-            "JAX_COORDINATOR_ADDRESS": address,
-            "JAX_COORDINATOR_BIND_ADDRESS": address,
-            "KFP_JAX_OUTPUT_URI": output,
-            "KFP_JAX_PARAMETERS": json.dumps(parameters),
-            "PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path]),
-        }
-        command = [sys.executable, "-m", "kfp_jax_runtime.bootstrap", f"stored_program:{program}"]
-        running.append(
-            subprocess.Popen(
-                command, env=environ, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-            )
-        )
-    said = "".join(each.communicate(timeout=60)[0] for each in running)
-    return [each.returncode for each in running], said
+    running: list[subprocess.Popen[str]] = []
+    log = tmp_path / "said"
+    try:
+        for process in range(processes):
+            scratch = tmp_path / f"machine-{time.monotonic_ns()}"
+            scratch.mkdir()
+            environ = {
+                **os.environ,
+                "TMPDIR": str(scratch),
+                "JAX_PLATFORMS": "cpu",
+                "JAX_NUM_PROCESSES": str(processes),
+                "JAX_PROCESS_ID": str(process),
+                "JAX_COORDINATOR_ADDRESS": address,
+                "JAX_COORDINATOR_BIND_ADDRESS": address,
+                "KFP_JAX_OUTPUT_URI": output,
+                "KFP_JAX_PARAMETERS": json.dumps(parameters),
+                "PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path]),
+            }
+            node = [sys.executable, "-m", "kfp_jax_runtime.bootstrap", f"stored_program:{program}"]
+            with log.open("a") as file:  # not a pipe, which is full when nobody reads it
+                running.append(subprocess.Popen(node, env=environ, stdout=file, stderr=file))
+        _until_one_fails_or_all_end(running)
+    finally:
+        for each in running:
+            each.kill()
+            each.wait()
+    return [each.returncode for each in running], log.read_text()
+
+
+def _until_one_fails_or_all_end(running: list[subprocess.Popen[str]]) -> None:
+    """Gives the others what a launcher gives them after a failure: a moment, and then their end."""
+    while any(each.poll() is None for each in running):
+        if any(each.poll() for each in running):
+            time.sleep(5)
+            return
+        time.sleep(0.05)
 
 
 @pytest.mark.parametrize(("before", "after"), [(2, 1), (1, 2), (2, 2)])
@@ -232,7 +244,10 @@ def test_a_server_that_dies_in_mid_upload_and_comes_back_gets_the_rest(
         for number in range(12):
             (folder / f"large-{number}").write_bytes(os.urandom(30_000_000))
         ended: list[int] = []
-        sending = threading.Thread(target=lambda: ended.append(upload(store, folder, "f")))
+        sending = threading.Thread(
+            target=lambda: ended.append(upload(store, folder, "f")),
+            daemon=True,  # it tries for minutes, which a test that has failed is not to wait for
+        )
         sending.start()
         while sum(1 for _ in store.objects("f")) < 5:
             time.sleep(0.01)
