@@ -75,7 +75,7 @@ def from_environment(environ: Mapping[str, str]) -> Node:
         checkpoint_uri=_absolute(environ.get("KFP_JAX_CHECKPOINT_URI", ""))
         or (join(output, "checkpoints") if scratch else str(output_dir / "checkpoints")),
         dataset_dir=None if is_remote(dataset) else _directory(environ, "KFP_JAX_DATASET_URI"),
-        shared_dir=_directory(environ, "KFP_JAX_SHARED_URI")
+        shared_dir=_shared(environ)
         # Apart from the results, or the store would get what a program prepares for itself.
         or (scratch / "shared" if scratch else output_dir),
         output_uri=output if scratch else "",
@@ -154,6 +154,12 @@ def folder(name: str, uri: str) -> Path:
 def _directory(environ: Mapping[str, str], name: str) -> Path | None:
     uri = environ.get(name, "")
     return folder(name, uri) if uri else None
+
+
+def _shared(environ: Mapping[str, str]) -> Path | None:
+    # In a store nothing is shared: each process prepares what it needs.
+    name = "KFP_JAX_SHARED_URI"
+    return None if is_remote(environ.get(name, "")) else _directory(environ, name)
 
 
 def _scratch(environ: Mapping[str, str], index: int) -> Path:
