@@ -288,7 +288,8 @@ def _rights(cluster: ClusterFacts, pods: Pods) -> list[Finding]:
         if denied and served.get(right.group, True):
             without = f", so {right.without}" if right.without else ""
             seen = f"this account may not {', '.join(denied)}{without}"
-            found.append(Finding(f"right {right.resource}", seen, _INSTALL, right.backends))
+            what = f"{right.resource} {right.name}".rstrip()
+            found.append(Finding(f"right {what}", seen, _INSTALL, right.backends))
     return found or [Finding("rights", "this account may do all that a launcher does")]
 
 

@@ -111,7 +111,8 @@ def _denied(client: "Client", namespace: str) -> frozenset[tuple[str, str, str]]
         for group, resource, verb in right.calls():
             plural, _, subresource = resource.partition("/")
             kind = Resource(group, "*", plural)
-            if not client.may(verb, kind, namespace, subresource=subresource):
+            name = right.name
+            if not client.may(verb, kind, namespace, name=name, subresource=subresource):
                 denied.add((group, resource, verb))
     return frozenset(denied)
 

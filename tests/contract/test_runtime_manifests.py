@@ -140,6 +140,8 @@ def test_a_launcher_may_do_what_it_does_and_nothing_beyond() -> None:
     ]
     calls = [call for right in rights.LAUNCHER for call in right.calls()]
     assert sorted(allowed) == sorted(calls)
+    named = {r["resources"][0]: r.pop("resourceNames") for r in rules if "resourceNames" in r}
+    assert named == {r.resource: [r.name] for r in rights.LAUNCHER if r.name}
     assert all(rule.keys() == {"apiGroups", "resources", "verbs"} for rule in rules)
 
 

@@ -11,7 +11,7 @@ from kfp_jax.backends.pod_status import Manifest, Pod
 from kfp_jax.errors import Conflict, Rejected, SpecError
 from kfp_jax.kube.resources import JOBSETS
 from kfp_jax.manifests.identity import Identity
-from kfp_jax.manifests.jobset import jobset
+from kfp_jax.manifests.jobset import jobset, mount_paths
 from kfp_jax.spec import TrainSpec
 from kfp_jax.status import JobStatus
 
@@ -27,6 +27,9 @@ class JobSetBackend(ClusterBackend):
     def render(self, spec: TrainSpec, ref: JobRef) -> list[dict[str, Any]]:
         """Returns the JobSet."""
         return [jobset(spec, self._identity(ref.name))]
+
+    def _mount_paths(self, spec: TrainSpec, identity: Identity) -> Sequence[str]:
+        return mount_paths(spec, identity)
 
     def _check(self, spec: TrainSpec, identity: Identity, base: Manifest) -> Sequence[str]:
         if not self._client.serves(JOBSETS):

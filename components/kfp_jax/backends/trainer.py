@@ -26,7 +26,7 @@ from kfp_jax.manifests.runtime import (
     ref_of,
     runtime_ref,
 )
-from kfp_jax.manifests.trainjob import trainjob
+from kfp_jax.manifests.trainjob import mount_paths, trainjob
 from kfp_jax.spec import TrainSpec
 from kfp_jax.status import JobStatus
 
@@ -71,6 +71,9 @@ class TrainerBackend(ClusterBackend):
             SpecError: It has no TrainJobs, or too old ones.
         """
         _ = self.dialect
+
+    def _mount_paths(self, spec: TrainSpec, identity: Identity) -> Sequence[str]:
+        return mount_paths(spec, self._read_base(spec, identity))
 
     def _check(self, spec: TrainSpec, identity: Identity, base: Manifest) -> Sequence[str]:
         made = trainjob(spec, identity, runtime=base, dialect=self.dialect)

@@ -1,5 +1,6 @@
 """The entry of `sweep`."""
 
+import os
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -7,17 +8,18 @@ from pathlib import Path
 from typing import Any, cast
 
 from kfp import dsl
+from kfp_jax_store import is_remote
 
 from kfp_jax import storage
 from kfp_jax.cancellation import cancel_on_signals
 from kfp_jax.cluster.journal import ConfigMapJournal
+from kfp_jax.entry.place import TaskPlace, task_place
+from kfp_jax.entry.stores import in_store
 from kfp_jax.entry.task import (
-    TaskPlace,
     errors_end_the_step,
     json_numbers,
     log_metrics,
     task_folder,
-    task_place,
     task_sink,
 )
 from kfp_jax.errors import OutputError
@@ -104,6 +106,7 @@ def sweep(
         )
         sink = task_sink("sweep")
         place = task_place(backend, sink, study_name(job))
+        job = in_store(job, outputs.model, place.cluster, os.environ)
         where = place.backend
         parallel = parallel or default_parallel(where, num_nodes)
         spec = SweepSpec(
@@ -133,15 +136,16 @@ def sweep(
 
 def _journal(place: TaskPlace, spec: SweepSpec, folder: Path) -> Journal:
     """Returns what outlives this task: on a cluster its folder goes with its pod."""
-    if place.client is None:
+    if place.cluster is None:
         return FolderJournal(folder)
+    client, task = place.cluster.client, place.cluster.task
     return ConfigMapJournal(
-        place.client,
-        place.client.namespace,
+        client,
+        client.namespace,
         study_name(spec.job),
         spec.identity(),
-        place.task.labels,
-        place.task.owner,
+        task.labels,
+        task.owner,
     )
 
 
@@ -155,9 +159,12 @@ def _publish(outputs: SweepOutputs, folder: Path, summary: SweepSummary) -> None
     score = {summary.objective: best.score} if best and best.score is not None else {}
     log_metrics(outputs.metrics, {**score, **counts})
     # A program may write the folder without our exporter, and say nothing of it.
-    model = Path(best.model_uri or f"{best.output_uri}/model") if best else None
-    if best and model and model.exists():
-        _copy_model(model, Path(outputs.model.path))
+    model = best.model_uri or f"{best.output_uri}/model" if best else ""
+    if best and storage.exists(model):
+        if is_remote(model):
+            outputs.model.uri = model  # of this task's own folder, where it stays
+        else:
+            _copy_model(Path(model), Path(outputs.model.path))
         facts = {"program": summary.program, "job": best.job, "trial": best.number}
         outputs.model.metadata.update(facts | score)
 

@@ -6,6 +6,7 @@ __all__ = ["PODS"]
 
 EVENTS = Resource("", "v1", "events")
 SERVICES = Resource("", "v1", "services")
+SECRETS = Resource("", "v1", "secrets")
 CONFIG_MAPS = Resource("", "v1", "configmaps")
 NAMESPACES = Resource("", "v1", "namespaces")
 CLAIMS = Resource("", "v1", "persistentvolumeclaims")
