@@ -6,6 +6,7 @@ import pytest
 from kfp import compiler, dsl, kubernetes
 from kfp_jax.components import train
 from kfp_jax.errors import SpecError
+from kfp_jax.images import PREFIX_VARIABLE
 from kfp_jax.pods import Pods, Resources, Volume
 from kfp_jax.task_config import JobSettings, job_settings
 
@@ -56,6 +57,12 @@ def test_what_is_set_on_a_task_reaches_the_pods() -> None:
         ),
         secret_env={"TOKEN": "hub/token"},
     )
+
+
+def test_where_our_images_are_is_not_passed_on() -> None:
+    """It is set on the task itself, and a job may not set what begins with KFP_JAX_."""
+    env = [{"name": PREFIX_VARIABLE, "value": "registry.example.com/team"}]
+    assert job_settings(received(env=env), {}).env == {}
 
 
 def test_an_empty_config_sets_nothing() -> None:
