@@ -23,11 +23,13 @@ while read -r path; do
     [ -d "$path" ] || rm -f "$path"
 done </var/lib/dpkg/info/dpkg.list
 python3 - <<'END'
-import pathlib
+import pathlib, re
 
 status = pathlib.Path("/var/lib/dpkg/status")
 kept = [item for item in status.read_text().split("\n\n") if not item.startswith("Package: dpkg\n")]
-status.write_text("\n\n".join(kept))
+# Who waits for a trigger is installed nonetheless; ldconfig, the only one of use, runs below.
+text = re.sub(r"(?m)^Triggers-(?:Pending|Awaited): .*\n", "", "\n\n".join(kept))
+status.write_text(re.sub(r"(?m)^(Status: install ok) triggers-\w+$", r"\1 installed", text))
 END
 find /var/lib/dpkg -mindepth 1 ! -name status -delete
 rm -rf /usr/lib/*/gconv /usr/lib/*/perl* /usr/share/perl* /usr/share/doc /usr/share/man /usr/share/info \
@@ -35,7 +37,7 @@ rm -rf /usr/lib/*/gconv /usr/lib/*/perl* /usr/share/perl* /usr/share/doc /usr/sh
     /var/cache/* /var/log/* /var/lib/apt /var/lib/pam /var/lib/systemd /etc/*- /etc/.pwd.lock
 rm -rf /usr/lib/python3/dist-packages # byte code of what was purged
 for python in /usr/lib/python3.* /usr/local/lib/python3.*; do
-    rm -rf "$python/ensurepip" "$python/idlelib" "$python/lib2to3" "$python/distutils" "$python/tkinter" "$python/turtledemo" \
+    rm -rf "$python/ensurepip" "$python/idlelib" "$python/lib2to3" "$python/tkinter" "$python/turtledemo" \
         "$python"/site-packages/pip* "$python"/site-packages/setuptools* "$python"/site-packages/wheel*
 done
 rm -f /usr/local/bin/pip* /usr/local/bin/idle* /usr/local/bin/2to3* /usr/local/bin/wheel
