@@ -11,6 +11,7 @@ from kfp_jax import storage
 from kfp_jax.backends.base import Backend, JobRef
 from kfp_jax.cancellation import Cancellation
 from kfp_jax.clock import Clock, SystemClock
+from kfp_jax.contained import path_below, refuse_links
 from kfp_jax.diagnosis import Diagnosis, Facts, diagnose
 from kfp_jax.errors import ClusterError, JobCancelled, OutputError
 from kfp_jax.names import job_name
@@ -91,7 +92,7 @@ def run_job(
             outcome = _collect(spec, job.ref, end, recorder, folder)
             storage.write_json(folder / storage.RESULT, outcome.to_json())
             keep(outcome)
-        _check_model(outcome)
+        _check_model(outcome, folder)
     sink.status(ref.name, JobStatus(outcome.phase, restarts=outcome.attempts - 1))
     return outcome
 
@@ -216,20 +217,23 @@ def _collect(spec: TrainSpec, ref: JobRef, end: _End, recorder: Recorder, folder
         attempts=end.status.restarts + 1,
         output_uri=str(folder),
         dataset_uri=spec.dataset_uri,
-        model_uri=str(folder / model) if isinstance(model, str) else "",
+        model_uri=str(path_below(folder, model, "Model")) if isinstance(model, str) else "",
         versions=versions if isinstance(versions, dict) else {},
         failed_process=root,
         last_lines=recorder.tails().get(root, ()) if root is not None else (),
     )
 
 
-def _check_model(outcome: Outcome) -> None:
-    """Refuses a model that the nodes wrote where nobody but they could see it."""
+def _check_model(outcome: Outcome, folder: Path) -> None:
+    """Refuses a model that only the nodes can see, or that leads elsewhere."""
     if outcome.model_uri and not Path(outcome.model_uri).exists():
         raise OutputError(
             f"Job {outcome.job} wrote its model to {outcome.model_uri}, but here that is not there;"
             " give an output_uri on a volume that launcher and nodes mount at the same path."
         )
+    # One that is not told of is an artifact, too.
+    for model in {folder / "model", Path(outcome.model_uri or folder / "model")}:
+        refuse_links(model, "Model")
 
 
 def _verdict(

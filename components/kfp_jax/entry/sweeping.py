@@ -11,6 +11,7 @@ from kfp import dsl
 from kfp_jax import storage
 from kfp_jax.cancellation import cancel_on_signals
 from kfp_jax.cluster.journal import ConfigMapJournal
+from kfp_jax.contained import refuse_links
 from kfp_jax.entry.task import (
     TaskPlace,
     errors_end_the_step,
@@ -157,13 +158,14 @@ def _publish(outputs: SweepOutputs, folder: Path, summary: SweepSummary) -> None
     # A program may write the folder without our exporter, and say nothing of it.
     model = Path(best.model_uri or f"{best.output_uri}/model") if best else None
     if best and model and model.exists():
-        _copy_model(model, Path(outputs.model.path))
+        copy_model(model, Path(outputs.model.path))
         facts = {"program": summary.program, "job": best.job, "trial": best.number}
         outputs.model.metadata.update(facts | score)
 
 
-def _copy_model(source: Path, target: Path) -> None:
+def copy_model(source: Path, target: Path) -> None:
     """Copies the best model to where the artifact is; that of a trial stays where it is."""
+    refuse_links(source, "Model")
     try:
         shutil.rmtree(target, ignore_errors=True)
         copy = shutil.copytree if source.is_dir() else shutil.copy2
