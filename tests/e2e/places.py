@@ -12,12 +12,14 @@ from typing import Any
 from kfp_jax.errors import NotFound
 from kfp_jax.kube.client import Client
 from kfp_jax.kube.requests import Resource
-from kfp_jax.kube.resources import PODS
+from kfp_jax.kube.resources import NAMESPACES, PODS
 from kfp_jax.manifests.environment import NODE
 
 ROOT = Path(__file__).parents[2]
 SHARED = Path("/tmp/kfp-jax-e2e")  # cluster/kustomization.yaml mounts it
 ACCOUNT = "pipeline-runner"
+CLAIM = "shared"  # in each place: SHARED, as no hostPath is admitted there
+POD_SECURITY_LEVEL = "pod-security.kubernetes.io/enforce"
 
 
 def kubectl(*arguments: str, text: str | None = None) -> str:
@@ -50,6 +52,11 @@ class Place:
         here = manifest | {"metadata": manifest["metadata"] | {"namespace": self.namespace}}
         return self.client.create(resource, self.namespace, here, **options)
 
+    def admit(self, level: str) -> None:
+        """Sets the Pod Security Standard of the namespace, "restricted" from its start."""
+        changes = {"metadata": {"labels": {POD_SECURITY_LEVEL: level}}}
+        self.client.patch(NAMESPACES, "", self.namespace, changes)
+
     def get(self, resource: Resource, name: str) -> Any:
         return self.client.get(resource, self.namespace, name)
 
@@ -69,6 +76,38 @@ class Place:
     def story(self) -> str:
         """Returns what a person would look at after a failure."""
         return kubectl("get", "events,pods,trainjobs,jobsets", "-n", self.namespace)
+
+
+def volume(namespace: str) -> dict[str, Any]:
+    """Returns the volume of a place's claim: the folder that tests and pods see."""
+    return {
+        "apiVersion": "v1",
+        "kind": "PersistentVolume",
+        "metadata": {"name": namespace},
+        "spec": {
+            "accessModes": ["ReadWriteMany"],
+            "capacity": {"storage": "1Gi"},
+            "claimRef": {"namespace": namespace, "name": CLAIM},
+            "hostPath": {"path": str(SHARED)},
+            "persistentVolumeReclaimPolicy": "Retain",
+            "storageClassName": "",
+        },
+    }
+
+
+def claim(namespace: str) -> dict[str, Any]:
+    """Returns the claim of that volume."""
+    return {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": {"name": CLAIM},
+        "spec": {
+            "accessModes": ["ReadWriteMany"],
+            "resources": {"requests": {"storage": "1Gi"}},
+            "storageClassName": "",
+            "volumeName": namespace,
+        },
+    }
 
 
 def launcher_overlay(manifests: Path, namespace: str, *, overlay: str = "standalone") -> Path:
