@@ -1,5 +1,6 @@
 """Where an end-to-end test works, and how it looks at the cluster."""
 
+import os
 import re
 import shutil
 import subprocess
@@ -9,6 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pytest
+import yaml
 from kfp_jax.errors import NotFound
 from kfp_jax.kube.client import Client
 from kfp_jax.kube.requests import Resource
@@ -76,6 +79,26 @@ class Place:
     def story(self) -> str:
         """Returns what a person would look at after a failure."""
         return kubectl("get", "events,pods,trainjobs,jobsets", "-n", self.namespace)
+
+
+def account(place: Place, name: str, folder: Path) -> str:
+    """Returns a kubeconfig of a service account, with a real token."""
+    token = kubectl("create", "token", name, "-n", place.namespace).strip()
+    config = yaml.safe_load(kubectl("config", "view", "--raw", "--minify"))
+    config["users"][0]["user"] = {"token": token}
+    path = folder / f"kubeconfig-{name}"
+    path.write_text(yaml.safe_dump(config))
+    return str(path)
+
+
+def require_kueue(client: Client) -> None:
+    """Skips a test where there is no Kueue; in CI it fails."""
+    if client.versions("kueue.x-k8s.io"):
+        return
+    message = "this cluster has no Kueue; start it with one, see tests/e2e/README.md"
+    if os.environ.get("CI"):
+        pytest.fail(message)
+    pytest.skip(message)
 
 
 def volume(namespace: str) -> dict[str, Any]:
