@@ -13,6 +13,7 @@ from urllib.parse import unquote
 from kfp_jax_store import is_remote
 
 from kfp_jax import object_store
+from kfp_jax.contained import open_text
 from kfp_jax.errors import Conflict, OutputError, SpecError
 
 RESULT = "result.json"
@@ -169,7 +170,7 @@ def output_folder(uri: str) -> Iterator[Path]:
     writable_folder(path, "output_uri")
     try:
         free = os.statvfs(path).f_bavail * os.statvfs(path).f_frsize
-        lock = (path / ".lock").open("w")
+        lock = open_text(path / ".lock", "a")
     except OSError as error:
         raise SpecError(
             f"output_uri {path} cannot be written: {error.strerror}; choose another folder."
@@ -231,7 +232,9 @@ def write_text(path: Path, text: str) -> None:
     """
     partial = path.with_name(f".{path.name}.partial")
     try:
-        partial.write_text(text, encoding="utf-8")
+        partial.unlink(missing_ok=True)
+        with open_text(partial, "x") as file:
+            file.write(text)
         partial.replace(path)
     except OSError as error:
         raise OutputError(
@@ -246,7 +249,8 @@ def read_json(path: Path) -> dict[str, Any]:
         OutputError: It is missing or holds something else.
     """
     try:
-        data = json.loads(path.read_text(encoding="utf-8"))
+        with open_text(path, "r") as file:
+            data = json.load(file)
     except (OSError, ValueError) as error:
         raise OutputError(f"{path} cannot be read: {error}; run the job again.") from error
     if not isinstance(data, dict):

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from kfp_jax import storage
+from kfp_jax.contained import open_text
 from kfp_jax.errors import OutputError, SpecError
 from kfp_jax.html.leaderboard import render_leaderboard
 from kfp_jax.sweep.end import SweepEnd, summary_of
@@ -75,7 +76,8 @@ class FolderJournal:
         if not self._path.exists():
             return []
         try:
-            lines = self._path.read_text(encoding="utf-8").split("\n")
+            with open_text(self._path, "r") as file:
+                lines = file.read().split("\n")
             # What follows the last newline is the half line of a launcher that was killed.
             trials = {trial.number: trial for trial in map(_trial, lines[:-1])}
         except (OSError, ValueError, SpecError) as error:
@@ -92,7 +94,7 @@ class FolderJournal:
             OutputError: The file cannot be written.
         """
         try:
-            with self._path.open("a", encoding="utf-8") as file:
+            with open_text(self._path, "a") as file:
                 file.write(to_json_lines([trial]))
         except OSError as error:
             raise OutputError(

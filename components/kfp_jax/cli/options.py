@@ -82,6 +82,14 @@ VolumeClaims = Annotated[
 Queue = Annotated[
     str, typer.Option("--queue", help="Kueue's local queue.", rich_help_panel=_CLUSTER)
 ]
+Priority = Annotated[
+    str,
+    typer.Option(
+        "--priority",
+        help="Its place in the queue: a WorkloadPriorityClass.",
+        rich_help_panel=_CLUSTER,
+    ),
+]
 PodsJson = Annotated[
     str,
     typer.Option(
@@ -122,6 +130,7 @@ def pods_of_options(
     gpus: Gpus = "",
     volume: VolumeClaims = None,
     queue: Queue = "",
+    priority: Priority = "",
     pods: PodsJson = "",
 ) -> Pods:
     """Returns the pods that the options describe; single options win over `--pods`.
@@ -142,6 +151,7 @@ def pods_of_options(
         resources=resources,
         volumes=(*base.volumes, *(_claim(item) for item in volume or ())),
         queue=queue or base.queue,
+        priority=priority or base.priority,
     )
 
 
@@ -164,6 +174,7 @@ def train_spec(
     gpus: Gpus = "",
     volume: VolumeClaims = None,
     queue: Queue = "",
+    priority: Priority = "",
     pods: PodsJson = "",
 ) -> TrainSpec:
     """Returns the spec that the options describe.
@@ -191,6 +202,7 @@ def train_spec(
             gpus=gpus,
             volume=volume,
             queue=queue,
+            priority=priority,
             pods=pods,
         ),
     )
