@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -53,7 +54,8 @@ def s3_store(place: Place, image: str) -> Iterator[dict[str, str]]:
         },
     )
     _tell(place)
-    until("the store's pod runs", lambda: place.get(PODS, NAME)["status"]["phase"] == "Running")
+    # `kubectl port-forward` ends with the first connection that is refused.
+    until("the store answers", lambda: _is_ready(place))
     with _forwarded(place) as endpoint:
         environ = {
             "AWS_ENDPOINT_URL": endpoint,
@@ -89,6 +91,10 @@ def _pod(folder: Path, image: str) -> dict[str, Any]:
                     "command": ["sh", "-c", f"exec {command}"],
                     "workingDir": "/data",
                     "securityContext": _SECURITY,
+                    "readinessProbe": {
+                        "httpGet": {"path": "/healthz", "port": PORT},
+                        "periodSeconds": 1,
+                    },
                     "volumeMounts": [
                         {"name": "data", "mountPath": "/data"},
                         {"name": "program", "mountPath": str(folder)},
@@ -139,9 +145,14 @@ def _forwarded(place: Place) -> Iterator[str]:
         process.communicate()
 
 
+def _is_ready(place: Place) -> bool:
+    conditions = place.get(PODS, NAME)["status"].get("conditions", ())
+    return any(item["type"] == "Ready" and item["status"] == "True" for item in conditions)
+
+
 def _takes(environ: Mapping[str, str]) -> bool:
     try:  # the first object makes the bucket
-        open_store(f"s3://{BUCKET}/", environ).put(".made", b"")
+        open_store(f"s3://{BUCKET}/", environ, patience=timedelta(seconds=5)).put(".made", b"")
     except StoreError:
         return False
     return True

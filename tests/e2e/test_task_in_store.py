@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 from e2e.mnist import SMALL
 from e2e.places import Place, until
 from e2e.store import BUCKET, SECRET, s3_store
@@ -54,6 +55,7 @@ def run(place: Place, workflow: Any, task: str, values: dict[str, Any], **more: 
     return json.loads((place.folder / f"outputs-{task}" / "output_metadata.json").read_text())
 
 
+@pytest.mark.timeout(600)  # three tasks, each with a launcher and pods of its own
 def test_mnist_passes_from_task_to_task_through_the_store(place: Place, tmp_path: Path) -> None:
     workflow = a_workflow(place)
     with s3_store(place, TRAINER) as environ:
