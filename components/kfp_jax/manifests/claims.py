@@ -2,7 +2,7 @@
 
 import re
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
 from kfp_jax.errors import SpecError
 from kfp_jax.pods import Pods, Volume
@@ -22,7 +22,7 @@ def on_claims(spec: TrainSpec) -> TrainSpec:
         SpecError: A URI names no claim, or a folder above it.
     """
     pods = spec.pods
-    folders = {}
+    folders: dict[str, Any] = {}
     for name in ("output_uri", "checkpoint_uri", "dataset_uri", "shared_uri"):
         uri = getattr(spec, name)
         if uri.startswith(SCHEME):
