@@ -33,6 +33,7 @@ _CODES: Final[Mapping[str, Problem]] = {
     "ExpiredTokenException": "expired",
     "InvalidAccessKeyId": "credentials",
     "InvalidToken": "credentials",
+    "InvalidBucketName": "bucket",
     "NoSuchBucket": "bucket",
     "RequestTimeTooSkewed": "expired",
     "SignatureDoesNotMatch": "credentials",

@@ -211,6 +211,52 @@ def test_a_retry_of_the_task_goes_on_from_the_checkpoint_in_the_store(kfp: Kfp) 
     assert json.loads(store.get("result.json"))["phase"] == "SUCCEEDED"
 
 
+def test_a_set_that_is_started_again_goes_on_from_the_store(kfp: Kfp) -> None:
+    killed = {"how": "kill", "at_step": 15, "save_every": 5, "step_seconds": 0.1}
+    outputs = kfp.outputs()
+    kfp.train(outputs, **{**DRILL, "parameters": killed, "max_restarts": 1})
+    result = json.loads(kfp.opened(kfp.root("train")).get("result.json"))
+    assert (result["phase"], result["attempts"]) == ("SUCCEEDED", 2)
+    assert outputs.metrics.metadata["first"] == 10
+
+
+def test_a_sweep_hands_on_the_best_model_where_its_trial_wrote_it(kfp: Kfp) -> None:
+    outputs = entry.SweepOutputs(
+        model=kfp.artifact(dsl.Model, "sweep", "model"),
+        metrics=kfp.artifact(dsl.Metrics, "sweep", "metrics"),
+        leaderboard=kfp.local(dsl.HTML, "leaderboard"),
+        trials_table=kfp.local(dsl.Dataset, "trials"),
+    )
+    best = entry.sweep(
+        outputs,
+        task_config=kfp.task_config(),
+        **{
+            **TRAIN,
+            "program": "programs.looped:train",
+            "space": {"how": {"type": "choice", "values": ["well", "better"]}},
+            "parameters": {"epochs": 1},
+            "max_trials": 0,
+            "parallel": 2,
+            "direction": "maximize",
+            "sampler": "grid",
+            "pruner": "none",
+            "min_step": 1,
+            "seed": 1,
+            "max_failed": 0,
+            "time_budget_seconds": 0,
+            "dataset_uri": "",
+            "warm_start": "",
+        },
+    )
+    assert best["how"] == "better"
+    assert outputs.model.uri.startswith(f"{kfp.root('sweep')}/trials/")
+    store = kfp.opened(outputs.model.uri)
+    assert json.loads(store.get("parameters.json"))["how"] == "better"
+    assert outputs.metrics.metadata["trials_complete"] == 2
+    assert "better" in Path(outputs.leaderboard.path).read_text()
+    assert SECRET_KEY not in kfp.manifests()
+
+
 REFUSED = {
     "a secret that is not there": (
         {"secretRef": {"secretName": "none", "accessKeyKey": "a", "secretKeyKey": "b"}},

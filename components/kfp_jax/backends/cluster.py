@@ -19,6 +19,7 @@ from kfp_jax.kube.requests import PODS, Resource
 from kfp_jax.kube.resources import CLAIMS, EVENTS, SERVICES
 from kfp_jax.kube.stop import Stop
 from kfp_jax.kube.watch import Added, Deleted, Listed, Modified, Target, watch
+from kfp_jax.manifests.claims import on_claims
 from kfp_jax.manifests.environment import NODE
 from kfp_jax.manifests.identity import JOB_LABEL, STUDY, Identity, Owner, label
 from kfp_jax.manifests.pod import is_on_volume, warnings
@@ -101,6 +102,7 @@ class ClusterBackend(ABC):
         """Asks the server, which stores nothing, whether it would take the job."""
         del cancelled  # nothing here takes long
         identity = self._identity(job_name(spec.name, spec.output_uri, 1))
+        spec = on_claims(spec)
         with ThreadPoolExecutor(3) as pool:  # the dry run takes longest
             rights = pool.submit(self._check_rights)
             claims = pool.submit(self._check_claims, spec)
@@ -166,6 +168,7 @@ class ClusterBackend(ABC):
             Conflict: A job of that name with another spec runs, or somebody else's has the name.
             Rejected: The server refuses the job.
         """
+        spec = on_claims(spec)
         name = ref.name
         for _ in range(_NAMES_TRIED):
             identity = self._identity(name)

@@ -61,7 +61,7 @@ class LocalBackend:
                 f" most {most} processes; give 1 to {most} or use a cluster."
             )
         storage.check_output(spec.output_uri, "output_uri")
-        storage.place(spec.checkpoints, "checkpoint_uri")
+        storage.check_place(spec.checkpoints, "checkpoint_uri")
         if spec.dataset_uri:
             storage.check_dataset(spec.dataset_uri, "dataset_uri")
         if spec.command and shutil.which(spec.command[0], path=self._path(spec)) is None:

@@ -14,6 +14,7 @@ from kfp_jax.backends.trainjob_status import reduce_trainjob
 from kfp_jax.errors import ClusterError, Conflict, Forbidden, NotFound, Rejected, SpecError
 from kfp_jax.kube.client import Client
 from kfp_jax.kube.resources import CLUSTER_RUNTIMES, JOBSETS, RUNTIMES, TRAINJOBS
+from kfp_jax.manifests.claims import on_claims
 from kfp_jax.manifests.dialect import Dialect, dialect_of_schema, schema_fields
 from kfp_jax.manifests.identity import SPEC_HASH, Identity, Owner, owner_reference
 from kfp_jax.manifests.runtime import (
@@ -49,6 +50,7 @@ class TrainerBackend(ClusterBackend):
 
     def render(self, spec: TrainSpec, ref: JobRef) -> list[dict[str, Any]]:
         """Returns the TrainJob, after its runtime if it brings one; for the newest Trainer."""
+        spec = on_claims(spec)
         identity = self._identity(ref.name)
         installed = runtime_ref(spec)
         runtime = assumed_runtime(installed) if installed else own_runtime(spec, identity)

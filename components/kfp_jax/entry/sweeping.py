@@ -127,7 +127,7 @@ def sweep(
             journal = _journal(place, spec, folder)
             end = run_sweep(spec, workers, journal, sink=news, cancellation=cancellation)
             summary = write_results(folder, spec, end)
-        _publish(outputs, folder, summary)
+            _publish(outputs, folder, summary)  # of a sweep in a store the folder goes after this
         error = error_of(spec, end, going_on="the step, started again,")
         if error:
             raise error
