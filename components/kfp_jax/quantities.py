@@ -45,7 +45,7 @@ def canonical(text: str) -> str:
     exponents = [n for n in _DECIMAL.values() if value.scaleb(-n) == int(value.scaleb(-n))]
     exponent = max(exponents, default=0) if value else 0
     if suffix[:1] in ("e", "E") and suffix[1:]:
-        unit = f"e{exponent}" if exponent else ""
+        unit = f"{suffix[0]}{exponent}" if exponent else ""
     else:
         unit = next(name for name, n in _DECIMAL.items() if n == exponent)
     return f"{int(value.scaleb(-exponent))}{unit}"
