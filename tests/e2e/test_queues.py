@@ -130,7 +130,7 @@ def test_doctor_tells_of_a_queue_that_lets_nothing_through(queue: Place) -> None
 def test_a_preempted_job_says_so_waits_goes_on_from_its_checkpoint_and_ends_well(
     queue: Place, dataset: Path, backend: str
 ) -> None:
-    parameters: dict[str, Any] = {**SMALL, "epochs": 8, "checkpoint_every_steps": 10}
+    parameters: dict[str, Any] = {**SMALL, "epochs": 3, "checkpoint_every_steps": 10}
     spec = mnist(queue.folder, dataset, parameters=parameters, pods=queued())
     job = Running(queue, backend, spec)
     until("it has saved", lambda: (step := last_step(job)) and step >= 20, seconds=150)
@@ -161,7 +161,7 @@ def test_a_preempted_job_says_so_waits_goes_on_from_its_checkpoint_and_ends_well
     assert restored.step >= 20
     history = (queue.folder / "mnist" / "history.jsonl").read_text().splitlines()
     steps = [json.loads(line)["step"] for line in history]
-    assert steps == sorted(set(steps))
+    assert steps[:-1] == sorted(set(steps))  # the last has its test accuracy in a report of its own
     assert steps[0] <= 20
 
 
