@@ -13,6 +13,7 @@ from e2e.jobs import BACKENDS, Running, shell
 from e2e.mnist import PODS, SMALL, mnist
 from e2e.places import Place, kubectl, launcher_overlay, require_kueue, until
 from kfp_jax.doctor import Finding, Level, examine_cluster
+from kfp_jax.kube.client import Client
 from kfp_jax.kube.requests import Resource
 from kfp_jax.pods import Pods
 from kfp_jax.reports import Kind
@@ -53,19 +54,23 @@ value: 1000
 """
 
 
-@pytest.fixture
-def queue(place: Place, manifests: Path) -> Iterator[Place]:
-    """A place with the queue of our overlay, and the platform's part of it."""
-    require_kueue(place.client)
+@pytest.fixture(scope="module")
+def platform(client: Client) -> Iterator[None]:
+    """The platform's part of the queues. They take their time to go, so all tests share it."""
+    require_kueue(client)
     kubectl("apply", "--server-side", "-f", "-", text=PLATFORM)
-    try:
-        overlay = launcher_overlay(manifests, place.namespace, overlay="standalone-queued")
-        kubectl("apply", "--server-side", "--force-conflicts", "-k", str(overlay))
-        until("the queue is active", lambda: doctors_word(place).level is Level.OK)
-        yield place
-    finally:
-        kubectl("delete", "localqueue", "-n", place.namespace, "--all", "--wait=false")
-        kubectl("delete", "--wait=false", "-f", "-", text=PLATFORM)
+    yield
+    kubectl("delete", "--wait=false", "-f", "-", text=PLATFORM)
+
+
+@pytest.fixture
+def queue(platform: None, place: Place, manifests: Path) -> Place:
+    """A place with the queue of our overlay."""
+    hold(place, "None")
+    overlay = launcher_overlay(manifests, place.namespace, overlay="standalone-queued")
+    kubectl("apply", "--server-side", "--force-conflicts", "-k", str(overlay))
+    until("the queue is active", lambda: doctors_word(place).level is Level.OK)
+    return place
 
 
 def doctors_word(place: Place, pods: Pods | None = None) -> Finding:
@@ -93,8 +98,8 @@ def test_a_job_that_waits_runs_into_no_limit_but_its_own_and_says_what_for(
     outcome = job.outcome()
     assert (outcome.phase, outcome.reason) == (Phase.FAILED, "queue-timeout"), outcome.message
     assert outcome.seconds["queued"] >= 6
-    assert job.phases == [Phase.QUEUED]
-    assert any("in queue training: ClusterQueue training is stopped" in text for text in job.said)
+    assert job.phases == [Phase.QUEUED, Phase.FAILED]
+    assert any("it waits in queue training: ClusterQueue" in text for text in job.said), job.said
 
 
 def test_a_queue_that_is_not_there_is_told_by_the_job_and_by_doctor(queue: Place) -> None:
@@ -125,7 +130,7 @@ def test_doctor_tells_of_a_queue_that_lets_nothing_through(queue: Place) -> None
 def test_a_preempted_job_says_so_waits_goes_on_from_its_checkpoint_and_ends_well(
     queue: Place, dataset: Path, backend: str
 ) -> None:
-    parameters: dict[str, Any] = {**SMALL, "epochs": 8, "checkpoint_every_steps": 10}
+    parameters: dict[str, Any] = {**SMALL, "epochs": 3, "checkpoint_every_steps": 10}
     spec = mnist(queue.folder, dataset, parameters=parameters, pods=queued())
     job = Running(queue, backend, spec)
     until("it has saved", lambda: (step := last_step(job)) and step >= 20, seconds=150)
@@ -145,7 +150,8 @@ def test_a_preempted_job_says_so_waits_goes_on_from_its_checkpoint_and_ends_well
 
     outcome = job.outcome(seconds=200)
     assert outcome.phase is Phase.SUCCEEDED, outcome.message
-    assert any("was preempted in queue training: Preempted to acc" in text for text in job.said)
+    preempted = "it was preempted in queue training: Preempted to acc"
+    assert any(preempted in text for text in job.said), job.said
     assert outcome.seconds["queued"] > 0
     assert outcome.metrics["accuracy"] > 0.5
     after = job.phases.index(Phase.RUNNING)
@@ -155,7 +161,7 @@ def test_a_preempted_job_says_so_waits_goes_on_from_its_checkpoint_and_ends_well
     assert restored.step >= 20
     history = (queue.folder / "mnist" / "history.jsonl").read_text().splitlines()
     steps = [json.loads(line)["step"] for line in history]
-    assert steps == sorted(set(steps))
+    assert steps[:-1] == sorted(set(steps))  # the last has its test accuracy in a report of its own
     assert steps[0] <= 20
 
 
