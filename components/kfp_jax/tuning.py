@@ -132,6 +132,8 @@ class _Sweep:
         self._clock = clock
         self._trials = {trial.number: trial for trial in journal.read()}
         self._to_redo = sorted(n for n, t in self._trials.items() if _is_to_redo(t))
+        self._next = max(self._trials, default=-1) + 1
+        self._failed = sum(trial.state is TrialState.FAILED for trial in self._trials.values())
         # Times of an earlier start lie before those of this one.
         before = (trial.started + trial.seconds for trial in self._trials.values())
         self._began = clock.now() - max(before, default=0.0)
@@ -195,8 +197,7 @@ class _Sweep:
             return End.CANCELLED
         if self._trouble:
             return End.TROUBLE
-        failed = sum(trial.state is TrialState.FAILED for trial in self._trials.values())
-        if failed > self._spec.most_failed:
+        if self._failed > self._spec.most_failed:
             return End.FAILED_BUDGET
         return End.TIME_BUDGET if self._clock.now() >= self._deadline else None
 
@@ -207,7 +208,7 @@ class _Sweep:
                 number = self._to_redo.pop(0)
                 parameters = self._trials[number].parameters
             else:
-                number = max(self._trials, default=-1) + 1
+                number = self._next
                 study = self._spec.study
                 if study.max_trials and number >= study.max_trials:
                     return End.DONE
@@ -228,10 +229,11 @@ class _Sweep:
             started = self._clock.now() - self._began
             trial = Trial(number, parameters, started=started, output_uri=job.output_uri)
             self._write(trial)
+            self._next = max(self._next, number + 1)
             cancellation = self._running[number] = Cancellation()
             self._sink.trial(trial, Phase.PENDING)
         threading.Thread(
-            target=self._run_trial, args=(trial, cancellation), name=f"trial {number}"
+            target=self._run_trial, args=(trial, job, cancellation), name=f"trial {number}"
         ).start()
         return None
 
@@ -245,14 +247,14 @@ class _Sweep:
         if error:
             raise error
 
-    def _run_trial(self, trial: Trial, cancellation: Cancellation) -> None:
+    def _run_trial(self, trial: Trial, job: TrainSpec, cancellation: Cancellation) -> None:
         """Runs one trial; the top of its thread."""
         error: BaseException | None = None
         follower = _Follower(self, trial.number, cancellation)
         try:
             try:
                 run_job(
-                    self._spec.trial_job(trial.number, trial.parameters),
+                    job,
                     self._backend,
                     sink=follower,
                     cancellation=cancellation,
@@ -308,6 +310,7 @@ class _Sweep:
             # What it waited for its turn, or in a queue, is no machine's time.
             trial = replace(trial, started=trial.started + max(0.0, elapsed - trial.seconds))
             self._write(trial)
+            self._failed += trial.state is TrialState.FAILED
             self._sink.trial(trial, _PHASES[trial.state])
 
     def _write(self, trial: Trial) -> None:
