@@ -103,8 +103,8 @@ def output_folder(uri: str) -> Iterator[Path]:
 def _lock_file(folder: Path) -> BinaryIO:
     """Makes a folder and its lock, and finds by it that files can be written there.
 
-    A probe of its own would be one more file a trial, deleted at once: ext4 makes every file that is
-    new within five seconds of that dearer, as it looks for an inode that was not just freed.
+    A probe of its own would be one more file a trial, deleted at once: ext4 makes every new file
+    dearer for five seconds after that, as it looks for an inode that was not just freed.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
