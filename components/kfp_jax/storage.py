@@ -7,7 +7,7 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 from urllib.parse import unquote
 
 from kfp_jax_store import is_remote
@@ -23,6 +23,7 @@ REPORT = "report.html"
 
 # Less than this and not even the logs of a short run would fit.
 MIN_FREE_BYTES = 16 * 1024 * 1024
+_PROBE = "\0" * 4096
 
 CLAIM = "pvc://"
 """Begins the URI of a folder that only the pods of a job see."""
@@ -183,9 +184,8 @@ def writable_folder(path: Path, what: str) -> None:
     """
     try:
         path.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(dir=path) as probe:
-            probe.write(b"\0" * 4096)
-            probe.flush()
+        with tempfile.TemporaryFile(dir=path, buffering=0) as probe:
+            probe.write(_PROBE.encode())
     except OSError as error:
         raise SpecError(
             f"{what} {path} cannot be written: {error.strerror}; choose another folder."
@@ -201,15 +201,9 @@ def output_folder(uri: str) -> Iterator[Path]:
         Conflict: A running job holds it.
     """
     path = here(uri, "output_uri")
-    writable_folder(path, "output_uri")
-    try:
-        free = os.statvfs(path).f_bavail * os.statvfs(path).f_frsize
-        lock = open_text(path / ".lock", "a")
-    except OSError as error:
-        raise SpecError(
-            f"output_uri {path} cannot be written: {error.strerror}; choose another folder."
-        ) from error
-    with lock:
+    with _lock_file(path) as lock:
+        space = os.statvfs(path)
+        free = space.f_bavail * space.f_frsize
         if free < MIN_FREE_BYTES:
             raise SpecError(
                 f"output_uri {path} has {free / 2**20:.1f} MiB of space left; free some or choose"
@@ -229,6 +223,29 @@ def output_folder(uri: str) -> Iterator[Path]:
         stale = (RESULT, EVALUATION, REPORT)
         with object_store.sent_at_the_end(uri, path, goes_on=(HISTORY,), stale=stale):
             yield path
+
+
+def _lock_file(folder: Path) -> TextIO:
+    """Makes a folder and its lock, and finds by it that files can be written there.
+
+    A probe of its own would be one more file a trial, deleted at once: ext4 makes every new file
+    dearer for five seconds after that, as it looks for an inode that was not just freed.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = open_text(folder / ".lock", "a")
+        try:
+            lock.write(_PROBE)
+            lock.flush()
+            lock.truncate(0)
+        except BaseException:
+            lock.close()
+            raise
+    except OSError as error:
+        raise SpecError(
+            f"output_uri {folder} cannot be written: {error.strerror}; choose another folder."
+        ) from error
+    return lock
 
 
 def forget_results(folder: Path) -> None:

@@ -1,5 +1,6 @@
 """Options that several commands share, and how their text becomes a spec."""
 
+import functools
 import inspect
 import json
 from collections.abc import Callable
@@ -293,6 +294,21 @@ def read_json(text: str, option: str) -> dict[str, Any]:
                 f"{source} cannot be read: {error.strerror}; give a file, or the JSON itself."
             ) from error
     try:
-        return json_object(source, json.loads(text, parse_constant=_no_number))
+        each_once = functools.partial(_each_once, source)
+        found = json.loads(text, parse_constant=_no_number, object_pairs_hook=each_once)
+        return json_object(source, found)
     except ValueError as error:
         raise SpecError(f"{source} is no JSON: {error}.") from error
+
+
+def _each_once(source: str, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Returns the object of these members; of two of one name, JSON would drop one in silence.
+
+    Raises:
+        SpecError: A name is there twice.
+    """
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        name = next(name for name in found if [key for key, _ in pairs].count(name) > 1)
+        raise SpecError(f"{source} has {name!r:.60} twice in one object; give it once.")
+    return found

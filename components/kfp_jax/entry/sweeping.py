@@ -119,7 +119,7 @@ def sweep(
             warm=read_warm([warm_start] if warm_start else []),
         )
         with (
-            sweep_folder(spec, resume=True) as folder,
+            sweep_folder(spec, resume=True, where=where.where) as folder,
             cancel_on_signals() as cancellation,
             warmed(where, parallel) as workers,
         ):
