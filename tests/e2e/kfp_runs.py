@@ -1,0 +1,176 @@
+"""Runs of compiled pipelines in pods of the cluster, by the double of KFP's driver and launcher."""
+
+import itertools
+import json
+import os
+import re
+import secrets
+import threading
+import time
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import fakes.kfp
+from e2e.places import ROOT, SHARED, Place
+from fakes.kfp.driver import Driver, Executed, Task
+from fakes.kfp.ir import Pipeline, load
+from fakes.kfp.pods import Site, pod
+from fakes.kfp.scope import Ended, Run
+from kfp_jax.errors import ClusterError, NotFound
+from kfp_jax.kube.requests import Resource
+from kfp_jax.kube.resources import PODS
+
+COMPILED = ROOT / "pipelines" / "compiled"
+CONFIG_MAPS = Resource("", "v1", "configmaps")
+WORKFLOWS = Resource("argoproj.io", "v1alpha1", "workflows")
+LAUNCHER = Path(fakes.kfp.__file__).parent / "launcher"
+PUBLISHED = "KFP-PUBLISHED "
+TASK_SECONDS = 240.0
+
+
+def in_pods(path: Path) -> str:
+    """Returns the path of what is in the shared folder where KFP has a bucket's content."""
+    return str(Path("/minio") / path.relative_to(SHARED))
+
+
+def on_host(path: str) -> Path:
+    """Returns where tests see what pods see below /minio, or what is in the bucket there."""
+    return SHARED / re.sub(r"^(minio://|/minio/)", "", path)
+
+
+SMALL_PODS = {"cpu": "200m", "memory": "256Mi", "cpu_limit": "2", "memory_limit": "2Gi"}
+# Without an object store artifacts are in a volume, which the pods of jobs need too.
+SHARED_VOLUME: dict[str, Any] = {
+    "name": "shared",
+    "mount_path": "/minio",
+    "source": {"hostPath": {"path": str(SHARED)}},
+}
+
+
+def compiled(name: str) -> Pipeline:
+    """Returns one of our pipelines for this cluster."""
+    return fitted(load(COMPILED / f"{name}.yaml"))
+
+
+def fitted(
+    pipeline: Pipeline, *, volumes: tuple[dict[str, Any], ...] = (SHARED_VOLUME,)
+) -> Pipeline:
+    """Returns a pipeline with the images that KFP_JAX_IMAGE_PREFIX says.
+
+    Args:
+        pipeline: The pipeline as compiled.
+        volumes: What its jobs mount, where no task says another `pods`.
+    """
+    prefix = os.environ.get("KFP_JAX_IMAGE_PREFIX", "kfp-jax")
+    text = json.dumps(pipeline.spec).replace("kfp-jax/launcher-", f"{prefix}/launcher-")
+    spec = json.loads(text)
+    for component in spec["components"].values():
+        pods = component.get("inputDefinitions", {}).get("parameters", {}).get("pods")
+        if pods and not pods["defaultValue"]:
+            pods["defaultValue"] = {
+                "image": f"{prefix}/trainer-cpu:0.1.0",
+                "volumes": list(volumes),
+                "resources": SMALL_PODS,
+            }
+    return replace(pipeline, spec=spec)
+
+
+@dataclass
+class Done:
+    """A task that was executed in a pod."""
+
+    task: Task
+    pod: str
+    log: str = ""
+    manifest: Any = None
+
+
+@dataclass
+class KfpRun:
+    """One run of a pipeline.
+
+    Attributes:
+        place: Where its pods are.
+        pipeline: What is run.
+        root: Where its artifacts go; by default the place's folder.
+        changes: Of the site, see `fakes.kfp.pods.Site`.
+    """
+
+    place: Place
+    pipeline: Pipeline
+    root: str = ""
+    changes: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.run = Run(str(uuid.uuid4()), f"{self.pipeline.name}-{secrets.token_hex(3)}")
+        self.root = self.root or f"minio://{self.place.folder.relative_to(SHARED)}/v2/artifacts"
+        self.done: list[Done] = []
+        self.workflow = self.place.create(
+            WORKFLOWS,
+            {
+                "apiVersion": "argoproj.io/v1alpha1",
+                "kind": "Workflow",
+                "metadata": {"name": self.run.workflow},
+                "spec": {},
+            },
+        )
+        files = {path.name: path.read_text() for path in LAUNCHER.glob("*.py")}
+        config = {"metadata": {"name": f"{self.run.workflow}-launcher"}, "data": files}
+        self.place.create(CONFIG_MAPS, config)
+        shared = {"hostPath": {"path": str(SHARED)}}
+        site = Site(self.workflow, launcher=config["metadata"]["name"], minio=shared)
+        self.site = replace(site, **self.changes)
+        self._numbers = itertools.count(1)
+        self._lock = threading.Lock()
+
+    def start(self, **arguments: Any) -> Ended:
+        """Runs the pipeline to its end."""
+        return Driver(self.pipeline, self.run, self.root, self.execute).start(arguments)
+
+    def execute(self, task: Task) -> Executed:
+        """Makes the pod of a task, and waits for its end."""
+        done = self.submit(task)
+        if not done.manifest:
+            return Executed(False, why=done.log)
+        phase = self.wait(done)
+        last = done.log.rstrip().rpartition("\n")[2]
+        if phase != "Succeeded" or not last.startswith(PUBLISHED):
+            return Executed(False, why=f"pod {done.pod} ended as {phase}: {done.log[-3000:]}")
+        return Executed(True, json.loads(last.removeprefix(PUBLISHED)))
+
+    def submit(self, task: Task) -> Done:
+        """Makes the pod of a task; without a manifest it was refused, and the log says why."""
+        with self._lock:
+            name = f"{self.run.workflow}-system-container-impl-{next(self._numbers)}"
+            done = Done(task, name)
+            self.done.append(done)
+        root = f"{self.root}/{self.pipeline.name}/{self.run.id}"
+        manifest = pod(
+            name, self.run.id, root, self.site, task.component, task.container, task.platform,
+            task.own, task.given,
+        )  # fmt: skip
+        try:
+            done.manifest = self.place.create(PODS, manifest)
+        except ClusterError as error:
+            done.log = str(error)
+        return done
+
+    def wait(self, done: Done, seconds: float = TASK_SECONDS) -> str:
+        """Returns the phase that a pod ended in, and reads its log."""
+        end = time.monotonic() + seconds
+        phase = ""
+        while phase not in ("Succeeded", "Failed") and time.monotonic() < end:
+            time.sleep(0.5)
+            try:
+                phase = self.place.get(PODS, done.pod)["status"]["phase"]
+            except NotFound:
+                return "Deleted"
+        done.log = self.place.log(done.pod, "main") if phase != "Pending" else self.place.story()
+        return phase
+
+    def of(self, task: str) -> list[Done]:
+        """Returns the executions of a task."""
+        return [done for done in self.done if done.task.name == task]
