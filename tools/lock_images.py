@@ -19,8 +19,8 @@ ROOT = Path(__file__).parent.parent
 # pip is there for those who build on an image.
 WANTED: Mapping[str, Sequence[str]] = {
     "images/build.txt": ("hatchling", "pip", "setuptools"),
-    "images/launcher/requirements.txt": (".[kfp,kube,sweep]", "pip"),
-    "images/trainer-cpu/requirements.txt": (".[jax]", "pip"),
+    "images/launcher/requirements.txt": (".[kfp,kube,s3,sweep]", "pip"),
+    "images/trainer-cpu/requirements.txt": (".[jax,s3]", "pip"),
 }
 # Bookworm has glibc 2.36.
 GLIBC = (36, 35, 34, 33, 32, 31, 28, 27, 26, 24, 17)

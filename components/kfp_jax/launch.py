@@ -5,7 +5,8 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from pathlib import Path
+
+from kfp_jax_store import join
 
 from kfp_jax import storage
 from kfp_jax.backends.base import Backend, JobRef
@@ -88,7 +89,7 @@ def run_job(
         storage.forget_results(folder)
         with _submitted(spec, backend, ref, recorder, sink) as job:
             end = job.followed(clock, cancellation)
-            outcome = _collect(spec, job.ref, end, recorder, folder)
+            outcome = _collect(spec, job.ref, end, recorder)
             storage.write_json(folder / storage.RESULT, outcome.to_json())
             keep(outcome)
         _check_model(outcome)
@@ -98,7 +99,7 @@ def run_job(
 
 def job_ref(spec: TrainSpec, backend: Backend) -> JobRef:
     """Returns what a spec's job is called on a backend: the same for the same output folder."""
-    identity = str(storage.local_path(spec.output_uri, "output_uri"))
+    identity = storage.place(spec.output_uri, "output_uri")
     return JobRef(backend.name, job_name(spec.name, identity, 1))
 
 
@@ -194,7 +195,7 @@ def _with_joined(status: JobStatus, spec: TrainSpec, joined: int) -> JobStatus:
     return status
 
 
-def _collect(spec: TrainSpec, ref: JobRef, end: _End, recorder: Recorder, folder: Path) -> Outcome:
+def _collect(spec: TrainSpec, ref: JobRef, end: _End, recorder: Recorder) -> Outcome:
     """Puts together how the job ended."""
     phase, diagnosis = _verdict(spec, ref, end, recorder)
     result = recorder.result
@@ -202,6 +203,7 @@ def _collect(spec: TrainSpec, ref: JobRef, end: _End, recorder: Recorder, folder
     versions = result.fields.get("versions", {}) if result else {}
     parameters = recorder.parameters
     root = diagnosis.root
+    output = storage.place(spec.output_uri, "output_uri")
     return Outcome(
         job=ref.name,
         backend=ref.backend,
@@ -214,9 +216,9 @@ def _collect(spec: TrainSpec, ref: JobRef, end: _End, recorder: Recorder, folder
         seconds=end.seconds,
         metrics=dict(recorder.values),
         attempts=end.status.restarts + 1,
-        output_uri=str(folder),
+        output_uri=output,
         dataset_uri=spec.dataset_uri,
-        model_uri=str(folder / model) if isinstance(model, str) else "",
+        model_uri=join(output, model) if isinstance(model, str) else "",
         versions=versions if isinstance(versions, dict) else {},
         failed_process=root,
         last_lines=recorder.tails().get(root, ()) if root is not None else (),
@@ -225,7 +227,7 @@ def _collect(spec: TrainSpec, ref: JobRef, end: _End, recorder: Recorder, folder
 
 def _check_model(outcome: Outcome) -> None:
     """Refuses a model that the nodes wrote where nobody but they could see it."""
-    if outcome.model_uri and not Path(outcome.model_uri).exists():
+    if outcome.model_uri and not storage.exists(outcome.model_uri):
         raise OutputError(
             f"Job {outcome.job} wrote its model to {outcome.model_uri}, but here that is not there;"
             " give an output_uri on a volume that launcher and nodes mount at the same path."

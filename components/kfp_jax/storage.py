@@ -10,6 +10,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
+from kfp_jax_store import is_remote
+
+from kfp_jax import object_store
 from kfp_jax.errors import Conflict, OutputError, SpecError
 
 RESULT = "result.json"
@@ -40,6 +43,88 @@ def local_path(uri: str, what: str) -> Path:
         return Path(path).expanduser().absolute()
     except RuntimeError as error:
         raise SpecError(f"{what} {uri} names no user of this machine; give a path.") from error
+
+
+def place(uri: str, what: str) -> str:
+    """Returns a folder as its absolute path, or the URI of an object store as it is.
+
+    Raises:
+        SpecError: It is neither.
+    """
+    if not is_remote(uri):
+        return str(local_path(uri, what))
+    object_store.check_uri(uri, what)
+    return uri.rstrip("/")
+
+
+def here(uri: str, what: str) -> Path:
+    """Returns the folder of this machine that is a job's output, or stands for it while it runs."""
+    return object_store.working_folder(uri) if is_remote(uri) else local_path(uri, what)
+
+
+def check_output(uri: str, what: str) -> None:
+    """Refuses an output that is neither a folder nor a writable place in an object store.
+
+    Raises:
+        SpecError: It is neither.
+    """
+    if is_remote(uri):
+        object_store.check_writable(uri, what)
+    else:
+        local_path(uri, what)
+
+
+def check_dataset(uri: str, what: str) -> None:
+    """Refuses a dataset that is not there.
+
+    Raises:
+        SpecError: It is not.
+    """
+    if is_remote(uri):
+        object_store.check_complete(uri, what)
+    else:
+        existing_folder(uri, what)
+
+
+def exists(uri: str) -> bool:
+    """Returns whether a folder of results is there, and in an object store complete.
+
+    Raises:
+        OutputError: The store refused or did not answer.
+    """
+    return object_store.holds(uri) if is_remote(uri) else Path(uri).exists()
+
+
+@contextmanager
+def results(output: str) -> Iterator[Path]:
+    """Yields a finished job's files: its folder, or a copy, of which a report is sent back.
+
+    Raises:
+        OutputError: The store refused or did not answer.
+    """
+    if not is_remote(output):
+        yield Path(output)
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        object_store.fetch(output, (RESULT, HISTORY, EVALUATION), Path(folder))
+        yield Path(folder)
+        if (Path(folder) / REPORT).exists():
+            with tempfile.TemporaryDirectory() as only:
+                (Path(folder) / REPORT).rename(Path(only) / REPORT)
+                object_store.send(output, Path(only))
+
+
+def read_result(output: str, name: str) -> dict[str, Any]:
+    """Returns the JSON object in one of a job's results.
+
+    Raises:
+        OutputError: It is missing or holds something else.
+    """
+    if not is_remote(output):
+        return read_json(Path(output) / name)
+    with tempfile.TemporaryDirectory() as folder:
+        object_store.fetch(output, (name,), Path(folder))
+        return read_json(Path(folder) / name)
 
 
 def existing_folder(uri: str, what: str) -> Path:
@@ -80,7 +165,7 @@ def output_folder(uri: str) -> Iterator[Path]:
         SpecError: It cannot be made or written, or has no space left.
         Conflict: A running job holds it.
     """
-    path = local_path(uri, "output_uri")
+    path = here(uri, "output_uri")
     writable_folder(path, "output_uri")
     try:
         free = os.statvfs(path).f_bavail * os.statvfs(path).f_frsize
@@ -103,7 +188,12 @@ def output_folder(uri: str) -> Iterator[Path]:
                 f"output_uri {path} is in use by a running job; wait for it or choose another"
                 " folder."
             ) from error
-        yield path
+        if not is_remote(uri):
+            yield path
+            return
+        stale = (RESULT, EVALUATION, REPORT)
+        with object_store.sent_at_the_end(uri, path, goes_on=(HISTORY,), stale=stale):
+            yield path
 
 
 def forget_results(folder: Path) -> None:

@@ -1,10 +1,14 @@
 """The environment of a node, read once into one value."""
 
 import json
+import os
+import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
+
+from kfp_jax_store import is_remote, join
 
 from kfp_jax_runtime.errors import BadInput
 
@@ -26,6 +30,12 @@ class Node:
     checkpoint_uri: str
     dataset_dir: Path | None
     shared_dir: Path
+    output_uri: str = ""
+    """Where in an object store what lies in `output_dir` goes; empty where that is the place."""
+    dataset_uri: str = ""
+    """Where in an object store the dataset is; empty where `dataset_dir` is the place."""
+    scratch: Path | None = None
+    """A folder of this process alone, removed when it ends; None without an object store."""
 
     @property
     def distributed(self) -> bool:
@@ -40,14 +50,19 @@ def from_environment(environ: Mapping[str, str]) -> Node:
         BadInput: a variable is malformed, or one that the others need is missing.
     """
     count = _whole(environ, "JAX_NUM_PROCESSES", default=1, least=1)
-    output_dir = _directory(environ, "KFP_JAX_OUTPUT_URI")
+    output, dataset = (
+        environ.get(name, "") for name in ("KFP_JAX_OUTPUT_URI", "KFP_JAX_DATASET_URI")
+    )
+    index = _process_index(environ, count)
+    scratch = _scratch(environ, index) if is_remote(output) else None
+    output_dir = scratch / "output" if scratch else _directory(environ, "KFP_JAX_OUTPUT_URI")
     if output_dir is None:
         raise BadInput(
             "KFP_JAX_OUTPUT_URI is not set in this node; set it to the folder that takes the "
             "job's results"
         )
     return Node(
-        process_index=_process_index(environ, count),
+        process_index=index,
         process_count=count,
         coordinator=_coordinator(environ) if count > 1 else "",
         bind_address=environ.get("JAX_COORDINATOR_BIND_ADDRESS", ""),
@@ -58,9 +73,14 @@ def from_environment(environ: Mapping[str, str]) -> Node:
         parameters=parameters(environ),
         output_dir=output_dir,
         checkpoint_uri=_absolute(environ.get("KFP_JAX_CHECKPOINT_URI", ""))
-        or str(output_dir / "checkpoints"),
-        dataset_dir=_directory(environ, "KFP_JAX_DATASET_URI"),
-        shared_dir=_directory(environ, "KFP_JAX_SHARED_URI") or output_dir,
+        or (join(output, "checkpoints") if scratch else str(output_dir / "checkpoints")),
+        dataset_dir=None if is_remote(dataset) else _directory(environ, "KFP_JAX_DATASET_URI"),
+        shared_dir=_directory(environ, "KFP_JAX_SHARED_URI")
+        # Apart from the results, or the store would get what a program prepares for itself.
+        or (scratch / "shared" if scratch else output_dir),
+        output_uri=output if scratch else "",
+        dataset_uri=dataset if is_remote(dataset) else "",
+        scratch=scratch,
     )
 
 
@@ -134,6 +154,12 @@ def folder(name: str, uri: str) -> Path:
 def _directory(environ: Mapping[str, str], name: str) -> Path | None:
     uri = environ.get(name, "")
     return folder(name, uri) if uri else None
+
+
+def _scratch(environ: Mapping[str, str], index: int) -> Path:
+    # By process as well as by job: the processes of a local job share this machine.
+    job = environ.get("KFP_JAX_JOB", "") or "job"
+    return Path(tempfile.gettempdir(), f"kfp-jax-{job}-{index}-{os.getpid()}")
 
 
 def _absolute(uri: str) -> str:

@@ -60,10 +60,10 @@ class LocalBackend:
                 f"num_nodes is {spec.num_nodes:,}, but this machine has {cores} cores and runs at"
                 f" most {most} processes; give 1 to {most} or use a cluster."
             )
-        storage.local_path(spec.output_uri, "output_uri")
-        storage.local_path(spec.checkpoints, "checkpoint_uri")
+        storage.check_output(spec.output_uri, "output_uri")
+        storage.place(spec.checkpoints, "checkpoint_uri")
         if spec.dataset_uri:
-            storage.existing_folder(spec.dataset_uri, "dataset_uri")
+            storage.check_dataset(spec.dataset_uri, "dataset_uri")
         if spec.command and shutil.which(spec.command[0], path=self._path(spec)) is None:
             raise SpecError(
                 f"command {spec.command[0]!r} is no program of this machine; check its name."

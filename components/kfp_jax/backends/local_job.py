@@ -80,7 +80,7 @@ class LocalJob:
         self._clock = clock
         self._grace = grace
         self._lock = threading.RLock()
-        self._logs = storage.local_path(spec.output_uri, "output_uri") / "logs"
+        self._logs = storage.here(spec.output_uri, "output_uri") / "logs"
         self._log_files: list[list[LogFile]] = []
         self._first_attempt = _next_attempt(self._logs)
         self._restarts = 0

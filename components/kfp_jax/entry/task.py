@@ -55,8 +55,11 @@ def launch_job(spec: TrainSpec, backend: str, report: dsl.HTML | None = None) ->
         )
     error = outcome.error()
     if report is not None:
-        with job_folder.a_failed_job_matters_more(error, sink):
-            written = job_folder.write_report(Path(outcome.output_uri))
+        with (
+            job_folder.a_failed_job_matters_more(error, sink),
+            storage.results(outcome.output_uri) as folder,
+        ):
+            written = job_folder.write_report(folder)
             storage.write_text(Path(report.path), written.read_text(encoding="utf-8"))
     if error:
         raise error

@@ -102,8 +102,9 @@ def prepare_data(
             env=settings.env,
         )
         launch_job(spec, backend)
-        dataset.metadata.update(storage.read_json(Path(dataset.path) / "source.json"))
-        return str(dataset.path)
+        written = str(dataset.path)
+        dataset.metadata.update(storage.read_result(written, "source.json"))
+        return written
 
 
 def evaluate(
@@ -131,7 +132,7 @@ def evaluate(
         )
         outcome = launch_job(spec, backend)
         log_metrics(outputs.metrics, outcome.metrics)
-        evaluation = storage.read_json(Path(outcome.output_uri) / storage.EVALUATION)
+        evaluation = storage.read_result(outcome.output_uri, storage.EVALUATION)
         outputs.classes.log_confusion_matrix(evaluation["classes"], evaluation["confusion"])
         page = render_evaluation(evaluation, outcome.to_json())
         storage.write_text(Path(outputs.report.path), page)

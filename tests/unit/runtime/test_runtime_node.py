@@ -82,7 +82,7 @@ def test_a_checkpoint_folder_is_made_absolute_and_a_bucket_is_left_alone(
         ({"JAX_COORDINATOR_ADDRESS": ""}, "JAX_COORDINATOR_ADDRESS must be host:port"),
         ({"JAX_COORDINATOR_ADDRESS": "host"}, "must be host:port of process 0"),
         ({"KFP_JAX_OUTPUT_URI": ""}, "KFP_JAX_OUTPUT_URI is not set"),
-        ({"KFP_JAX_OUTPUT_URI": "s3://b/x"}, "a folder that this node can open, not 's3://b/x'"),
+        ({"KFP_JAX_OUTPUT_URI": "ftp://b/x"}, "a folder that this node can open, not 'ftp://b/x'"),
         ({"KFP_JAX_ATTEMPT": "-1"}, "KFP_JAX_ATTEMPT must be"),
         ({"KFP_JAX_RESTARTS": "one"}, "KFP_JAX_RESTARTS must be"),
         ({"KFP_JAX_PARAMETERS": "{"}, "KFP_JAX_PARAMETERS is not JSON"),
