@@ -85,7 +85,7 @@ def sweep(
             program=program,
             parameters=json_numbers(parameters),
             num_nodes=num_nodes,
-            output_uri=task_folder(outputs.model),
+            output_uri=task_folder(outputs.model, backend),
             dataset_uri=dataset_uri,
             max_restarts=max_restarts,
             objective=objective,

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kfp import dsl
+from kfp_jax_store import is_remote
 
 from kfp_jax import job_folder, storage
 from kfp_jax.backends.base import Backend
@@ -106,13 +107,23 @@ def _events(task: str) -> EventFileSink | None:
     return EventFileSink(Path(path), task) if path else None
 
 
-def task_folder(artifact: dsl.Artifact) -> str:
+def task_folder(artifact: dsl.Artifact, backend: str) -> str:
     """Returns the folder of a task's outputs.
 
     It is the job's output folder: what the program writes into `model` there is KFP's artifact
     `model`, in place. Its name holds the task's identity, equal over retries of the task.
     """
-    return str(Path(artifact.path).parent)
+    return artifact_place(artifact, backend).rpartition("/")[0]
+
+
+def artifact_place(artifact: dsl.Artifact, backend: str) -> str:
+    """Returns where a job has an artifact: its path, or its URI where other pods write or read it.
+
+    What KFP finds nothing of at the path it records with the URI, and copies nothing.
+    """
+    if is_remote(artifact.uri or "") and not is_local(backend):
+        return str(artifact.uri).rstrip("/")
+    return str(artifact.path)
 
 
 def log_metrics(metrics: dsl.Metrics, values: Mapping[str, float]) -> None:

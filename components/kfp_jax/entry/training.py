@@ -9,6 +9,7 @@ from kfp import dsl
 
 from kfp_jax import storage
 from kfp_jax.entry.task import (
+    artifact_place,
     errors_end_the_step,
     json_numbers,
     launch_job,
@@ -64,7 +65,7 @@ def train(
             program=program,
             parameters=json_numbers(parameters),
             num_nodes=num_nodes,
-            output_uri=task_folder(outputs.model),
+            output_uri=task_folder(outputs.model, backend),
             dataset_uri=dataset_uri,
             max_restarts=max_restarts,
             objective=objective,
@@ -97,12 +98,12 @@ def prepare_data(
             name="prepare-data",
             program="kfp_jax_runtime.data.prepare",
             parameters={"dataset": name, "source": source, "folder": folder},
-            output_uri=task_folder(dataset),
+            output_uri=task_folder(dataset, backend),
             pods=settings.pods,
             env=settings.env,
         )
         launch_job(spec, backend)
-        written = str(dataset.path)
+        written = artifact_place(dataset, backend)
         dataset.metadata.update(storage.read_result(written, "source.json"))
         return written
 
@@ -123,8 +124,8 @@ def evaluate(
         spec = TrainSpec(
             name="evaluate",
             program="kfp_jax_runtime.evaluate",
-            parameters={"model": model.path, "split": split},
-            output_uri=task_folder(outputs.metrics),
+            parameters={"model": artifact_place(model, backend), "split": split},
+            output_uri=task_folder(outputs.metrics, backend),
             dataset_uri=dataset_uri,
             objective="accuracy",
             pods=settings.pods,
