@@ -97,7 +97,7 @@ _PHASES = {
 
 def study_name(job: TrainSpec) -> str:
     """Returns what a sweep's jobs have in common: the same for the same output folder."""
-    identity = str(storage.local_path(job.output_uri, "output_uri"))
+    identity = storage.place(job.output_uri, "output_uri")
     return job_name(job.name, identity, 1).rpartition("-")[0]
 
 

@@ -14,6 +14,7 @@ from kfp_jax.cancellation import cancel_on_signals
 from kfp_jax.checks import whole
 from kfp_jax.clock import SystemClock
 from kfp_jax.entry.task import (
+    artifact_place,
     errors_end_the_step,
     json_numbers,
     log_metrics,
@@ -123,7 +124,7 @@ def trial(
                 program=program,
                 parameters=_together(parameters, budget, made.parameters),
                 num_nodes=num_nodes,
-                output_uri=task_folder(outputs.model),
+                output_uri=task_folder(outputs.model, backend),
                 dataset_uri=asked.dataset_uri,
                 max_restarts=max_restarts,
                 objective=_objective(objective),
@@ -132,14 +133,15 @@ def trial(
                 env=settings.env,
             )
             with cancel_on_signals() as cancellation:
+                place = task_place(backend, sink)
                 outcome = launch(
-                    spec,
-                    task_place(backend, sink).backend,
+                    place.fitted(spec),
+                    place.backend,
                     sink=ManySinks(sink, curve),
                     cancellation=cancellation,
                 )
             changes = ended_trial(outcome, objective, pruned=False)
-            changes |= _publish_trial(outputs, outcome, made.number)
+            changes |= _publish_trial(outputs, outcome, made.number, backend)
         except JobCancelled:
             raise
         except KfpJaxError as error:
@@ -181,7 +183,9 @@ def _together(*groups: Mapping[str, Any]) -> dict[str, Any]:
     return together
 
 
-def _publish_trial(outputs: TrialOutputs, outcome: Outcome, number: int) -> dict[str, Any]:
+def _publish_trial(
+    outputs: TrialOutputs, outcome: Outcome, number: int, backend: str
+) -> dict[str, Any]:
     """Makes artifacts of what a job left; the model is where it should be already.
 
     Returns:
@@ -194,7 +198,9 @@ def _publish_trial(outputs: TrialOutputs, outcome: Outcome, number: int) -> dict
     if outcome.phase is Phase.CANCELLED:
         raise JobCancelled(outcome.message)
     log_metrics(outputs.metrics, outcome.metrics)
-    made = outcome.phase is Phase.SUCCEEDED and Path(outputs.model.path).exists()
+    made = outcome.phase is Phase.SUCCEEDED and storage.exists(
+        artifact_place(outputs.model, backend)
+    )
     if not (outcome.model_uri or made):
         return {"job": ""}
     outputs.model.metadata.update({"program": outcome.program, "trial": number, "job": outcome.job})

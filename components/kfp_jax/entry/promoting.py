@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from kfp import dsl
+from kfp_jax_store import join
 
 from kfp_jax import storage
 from kfp_jax.entry.task import errors_end_the_step, launch_job, log_metrics, task_folder
@@ -51,7 +52,7 @@ def promote_if_better(
         evaluation = TrainSpec(
             name="rescore",
             program="kfp_jax_runtime.evaluate",
-            output_uri=str(Path(task_folder(outputs.metrics)) / "rescore"),
+            output_uri=join(task_folder(outputs.metrics, backend), "rescore"),
             dataset_uri=dataset_uri,
             objective="accuracy",
             pods=settings.pods,

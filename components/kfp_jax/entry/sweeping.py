@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from kfp import dsl
+from kfp_jax_store import is_remote, join
 
 from kfp_jax import storage
 from kfp_jax.cancellation import cancel_on_signals
@@ -104,7 +105,7 @@ def sweep(
         )
         sink = task_sink("sweep")
         place = task_place(backend, sink, study_name(job))
-        where = place.backend
+        where, job = place.backend, place.fitted(job)
         parallel = parallel or default_parallel(where, num_nodes)
         spec = SweepSpec(
             job=job,
@@ -155,9 +156,13 @@ def _publish(outputs: SweepOutputs, folder: Path, summary: SweepSummary) -> None
     score = {summary.objective: best.score} if best and best.score is not None else {}
     log_metrics(outputs.metrics, {**score, **counts})
     # A program may write the folder without our exporter, and say nothing of it.
-    model = Path(best.model_uri or f"{best.output_uri}/model") if best else None
-    if best and model and model.exists():
-        _copy_model(model, Path(outputs.model.path))
+    model = best.model_uri or join(best.output_uri, "model") if best else ""
+    if best and storage.exists(model):
+        if is_remote(model):
+            # The trial's own place, within that of this task: nothing is copied.
+            outputs.model.uri = model
+        else:
+            _copy_model(Path(model), Path(outputs.model.path))
         facts = {"program": summary.program, "job": best.job, "trial": best.number}
         outputs.model.metadata.update(facts | score)
 

@@ -18,6 +18,7 @@ from kfp_jax.backends.choice import Cluster, connect, is_local, on_cluster
 from kfp_jax.backends.local import LocalBackend
 from kfp_jax.cancellation import cancel_on_signals
 from kfp_jax.errors import KfpJaxError
+from kfp_jax.kfp_store import find_access, own_variables, with_store
 from kfp_jax.kfp_task import Task, enter_task
 from kfp_jax.launch import launch
 from kfp_jax.manifests.identity import STUDY
@@ -51,9 +52,8 @@ def launch_job(spec: TrainSpec, backend: str, report: dsl.HTML | None = None) ->
     """
     sink = task_sink(spec.name)
     with cancel_on_signals() as cancellation:
-        outcome = launch(
-            spec, task_place(backend, sink).backend, sink=sink, cancellation=cancellation
-        )
+        place = task_place(backend, sink)
+        outcome = launch(place.fitted(spec), place.backend, sink=sink, cancellation=cancellation)
     error = outcome.error()
     if report is not None:
         with (
@@ -80,6 +80,18 @@ class TaskPlace:
     backend: Backend
     client: "Client | None" = None
     task: Task = field(default_factory=Task)
+
+    def fitted(self, spec: TrainSpec) -> TrainSpec:
+        """Returns a job that reaches the store of KFP's artifacts; this process does from now on.
+
+        Raises:
+            SpecError: The keys to it cannot be read.
+        """
+        if self.client is None or not is_remote(spec.output_uri):
+            return spec
+        access = find_access(self.client, spec.output_uri)
+        os.environ.update(own_variables(self.client, access, os.environ))
+        return with_store(spec, access)
 
 
 def task_place(name: str, sink: Sink, study: str = "") -> TaskPlace:
