@@ -1,7 +1,7 @@
 """The store that KFP keeps artifacts in: where it is, and by which secret.
 
-KFP's own launcher reads both from the API server with the rights of the task's account: so may we. The
-pods of a job get the secret by reference.
+KFP's own launcher reads both from the API server with the rights of the task's account: so may we.
+The pods of a job get the secret by reference.
 """
 
 from base64 import b64decode

@@ -3,13 +3,16 @@
 import os
 import secrets
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 from e2e.jobs import left_in
+from e2e.kfp_runs import launcher_image
 from e2e.mnist import mnist, preparation
 from e2e.places import ACCOUNT, ROOT, SHARED, Place, kubectl, launcher_overlay, until
+from e2e.stores import ClusterStore, cluster_store
 from kfp_jax.backends.local import LocalBackend
 from kfp_jax.kube.access import find_access
 from kfp_jax.kube.client import Client
@@ -90,10 +93,37 @@ def nothing_is_left(place: Place) -> Iterator[None]:
 @pytest.fixture
 def place(client: Client, manifests: Path, shared: Path) -> Iterator[Place]:
     """A fresh namespace with the launcher's account and rights; it is removed afterwards."""
+    with a_place(client, manifests, shared) as place:
+        yield place
+
+
+@pytest.fixture
+def restricted(client: Client, manifests: Path, shared: Path) -> Iterator[Place]:
+    """The same, where only pods of the standard *restricted* are let in."""
+    labels = {"pod-security.kubernetes.io/enforce": "restricted"}
+    with a_place(client, manifests, shared, labels) as place:
+        yield place
+
+
+@pytest.fixture(scope="session")
+def store(client: Client, manifests: Path, shared: Path) -> Iterator[ClusterStore]:
+    """An S3 server that pods and tests reach."""
+    with (
+        a_place(client, manifests, shared) as place,
+        cluster_store(place, launcher_image()) as store,
+    ):
+        yield store
+
+
+@contextmanager
+def a_place(
+    client: Client, manifests: Path, shared: Path, labels: Mapping[str, str] | None = None
+) -> Iterator[Place]:
+    """Makes a namespace and a folder; both are removed afterwards."""
     name = f"kfp-jax-e2e-{secrets.token_hex(4)}"
     folder = shared / name
     folder.mkdir()
-    client.create(NAMESPACES, "", {"metadata": {"name": name}})
+    client.create(NAMESPACES, "", {"metadata": {"name": name, "labels": labels or {}}})
     place = Place(client, name, folder)
     try:
         place.create(ACCOUNTS, {"metadata": {"name": ACCOUNT}})

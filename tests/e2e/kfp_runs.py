@@ -3,7 +3,6 @@
 import itertools
 import json
 import os
-import re
 import secrets
 import threading
 import time
@@ -14,40 +13,40 @@ from pathlib import Path
 from typing import Any
 
 import fakes.kfp
-from e2e.places import ROOT, SHARED, Place
+import kfp_jax
+from e2e.places import ROOT, Place
+from e2e.stores import BUCKET, ClusterStore
+from fakes.kfp.answers import compiled as compile_pipeline
 from fakes.kfp.driver import Driver, Executed, Task
 from fakes.kfp.ir import Pipeline, load
 from fakes.kfp.pods import Site, pod
 from fakes.kfp.scope import Ended, Run
 from kfp_jax.errors import ClusterError, NotFound
 from kfp_jax.kube.requests import Resource
-from kfp_jax.kube.resources import PODS
+from kfp_jax.kube.resources import CONFIG_MAPS, PODS
 
 COMPILED = ROOT / "pipelines" / "compiled"
-CONFIG_MAPS = Resource("", "v1", "configmaps")
 WORKFLOWS = Resource("argoproj.io", "v1alpha1", "workflows")
 LAUNCHER = Path(fakes.kfp.__file__).parent / "launcher"
+ROOT_URI = f"minio://{BUCKET}/v2/artifacts"
 PUBLISHED = "KFP-PUBLISHED "
 TASK_SECONDS = 240.0
 
 
-def in_pods(path: Path) -> str:
-    """Returns the path of what is in the shared folder where KFP has a bucket's content."""
-    return str(Path("/minio") / path.relative_to(SHARED))
-
-
-def on_host(path: str) -> Path:
-    """Returns where tests see what pods see below /minio, or what is in the bucket there."""
-    return SHARED / re.sub(r"^(minio://|/minio/)", "", path)
-
-
-SMALL_PODS = {"cpu": "200m", "memory": "256Mi", "cpu_limit": "2", "memory_limit": "2Gi"}
-# Without an object store artifacts are in a volume, which the pods of jobs need too.
-SHARED_VOLUME: dict[str, Any] = {
-    "name": "shared",
-    "mount_path": "/minio",
-    "source": {"hostPath": {"path": str(SHARED)}},
+# Small enough for one machine. The patch makes a job bring its own runtime: the ones that the tests
+# install mount a folder of the machine, which a namespace of the standard *restricted* refuses.
+JOB_PODS: dict[str, Any] = {
+    "resources": {"cpu": "200m", "memory": "256Mi", "cpu_limit": "2", "memory_limit": "2Gi"},
+    "patch": {"template": {"metadata": {"annotations": {"kfp-jax-e2e/own-runtime": "yes"}}}},
 }
+
+
+def image_prefix() -> str:
+    return os.environ.get("KFP_JAX_IMAGE_PREFIX", "kfp-jax")
+
+
+def launcher_image() -> str:
+    return f"{image_prefix()}/launcher-python:{kfp_jax.__version__}"
 
 
 def compiled(name: str) -> Pipeline:
@@ -55,26 +54,20 @@ def compiled(name: str) -> Pipeline:
     return fitted(load(COMPILED / f"{name}.yaml"))
 
 
-def fitted(
-    pipeline: Pipeline, *, volumes: tuple[dict[str, Any], ...] = (SHARED_VOLUME,)
-) -> Pipeline:
-    """Returns a pipeline with the images that KFP_JAX_IMAGE_PREFIX says.
+def compiled_here(pipeline: Any, folder: Path) -> Pipeline:
+    """Returns a pipeline that is compiled now, for this cluster."""
+    return fitted(compile_pipeline(pipeline, folder))
 
-    Args:
-        pipeline: The pipeline as compiled.
-        volumes: What its jobs mount, where no task says another `pods`.
-    """
-    prefix = os.environ.get("KFP_JAX_IMAGE_PREFIX", "kfp-jax")
-    text = json.dumps(pipeline.spec).replace("kfp-jax/launcher-", f"{prefix}/launcher-")
+
+def fitted(pipeline: Pipeline) -> Pipeline:
+    """Returns a pipeline with the images that KFP_JAX_IMAGE_PREFIX says, and small jobs."""
+    text = json.dumps(pipeline.spec).replace("kfp-jax/launcher-", f"{image_prefix()}/launcher-")
     spec = json.loads(text)
+    image = f"{image_prefix()}/trainer-cpu:{kfp_jax.__version__}"
     for component in spec["components"].values():
         pods = component.get("inputDefinitions", {}).get("parameters", {}).get("pods")
         if pods and not pods["defaultValue"]:
-            pods["defaultValue"] = {
-                "image": f"{prefix}/trainer-cpu:0.1.0",
-                "volumes": list(volumes),
-                "resources": SMALL_PODS,
-            }
+            pods["defaultValue"] = {**JOB_PODS, "image": image}
     return replace(pipeline, spec=spec)
 
 
@@ -95,18 +88,17 @@ class KfpRun:
     Attributes:
         place: Where its pods are.
         pipeline: What is run.
-        root: Where its artifacts go; by default the place's folder.
+        store: Where its artifacts go.
         changes: Of the site, see `fakes.kfp.pods.Site`.
     """
 
     place: Place
     pipeline: Pipeline
-    root: str = ""
+    store: ClusterStore
     changes: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.run = Run(str(uuid.uuid4()), f"{self.pipeline.name}-{secrets.token_hex(3)}")
-        self.root = self.root or f"minio://{self.place.folder.relative_to(SHARED)}/v2/artifacts"
         self.done: list[Done] = []
         self.workflow = self.place.create(
             WORKFLOWS,
@@ -120,15 +112,15 @@ class KfpRun:
         files = {path.name: path.read_text() for path in LAUNCHER.glob("*.py")}
         config = {"metadata": {"name": f"{self.run.workflow}-launcher"}, "data": files}
         self.place.create(CONFIG_MAPS, config)
-        shared = {"hostPath": {"path": str(SHARED)}}
-        site = Site(self.workflow, launcher=config["metadata"]["name"], minio=shared)
+        secret = self.store.give(self.place)
+        site = Site(self.workflow, launcher=config["metadata"]["name"], store=secret)
         self.site = replace(site, **self.changes)
         self._numbers = itertools.count(1)
         self._lock = threading.Lock()
 
     def start(self, **arguments: Any) -> Ended:
         """Runs the pipeline to its end."""
-        return Driver(self.pipeline, self.run, self.root, self.execute).start(arguments)
+        return Driver(self.pipeline, self.run, ROOT_URI, self.execute).start(arguments)
 
     def execute(self, task: Task) -> Executed:
         """Makes the pod of a task, and waits for its end."""
@@ -147,7 +139,7 @@ class KfpRun:
             name = f"{self.run.workflow}-system-container-impl-{next(self._numbers)}"
             done = Done(task, name)
             self.done.append(done)
-        root = f"{self.root}/{self.pipeline.name}/{self.run.id}"
+        root = f"{ROOT_URI}/{self.pipeline.name}/{self.run.id}"
         manifest = pod(
             name, self.run.id, root, self.site, task.component, task.container, task.platform,
             task.own, task.given,

@@ -20,11 +20,11 @@ SHARED = Path("/tmp/kfp-jax-e2e")  # cluster/kustomization.yaml mounts it
 ACCOUNT = "pipeline-runner"
 
 
-def kubectl(*arguments: str, text: str | None = None) -> str:
+def kubectl(*arguments: str, text: str | None = None, check: bool = True) -> str:
     """Runs kubectl and returns what it prints."""
     command = ["kubectl", *arguments]
     done = subprocess.run(command, input=text, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, f"{' '.join(command)}: {done.stderr}"
+    assert done.returncode == 0 or not check, f"{' '.join(command)}: {done.stderr}"
     return done.stdout
 
 

@@ -3,7 +3,7 @@
 import ast
 from typing import Any
 
-from kfp import dsl
+from kfp import dsl, kubernetes
 from kfp.dsl.pipeline_context import Pipeline
 from kfp.dsl.pipeline_task import PipelineTask
 from kfp.dsl.python_component import PythonComponent
@@ -26,12 +26,12 @@ FOR_THE_JOB = [
 ]
 
 
-class LaunchingComponent(PythonComponent):
-    """A component whose tasks never take an earlier run's result from KFP's cache.
+class PlacedComponent(PythonComponent):
+    """A component whose tasks may run where a cluster is strict, without their author's doing.
 
-    KFP caches by parameters: a scheduled retraining would do nothing from the second time on. The
-    client's own switch does not reach tasks inside loops and nested pipelines; the task's does. An
-    author who wants the cache calls `set_caching_options(True)` on the task.
+    A namespace of the pod security standard *restricted* refuses a task that does not say that it
+    is no root. Which user it is the image says, or the platform. A read-only root file system
+    leaves nowhere to write but volumes, and KFP itself writes to /tmp.
     """
 
     def __call__(self, *args: Any, **kwargs: Any) -> PipelineTask:
@@ -39,16 +39,38 @@ class LaunchingComponent(PythonComponent):
         task = super().__call__(*args, **kwargs)
         # Outside a pipeline, kfp.local has run the task by now.
         if Pipeline.get_default_pipeline() is not None:
-            task.set_caching_options(False)
+            self._settle(task)
         return task
+
+    def _settle(self, task: PipelineTask) -> None:
+        kubernetes.set_security_context(task, run_as_non_root=True)
+        kubernetes.empty_dir_mount(task, volume_name="tmp", mount_path="/tmp")
+
+
+class LaunchingComponent(PlacedComponent):
+    """A component whose tasks never take an earlier run's result from KFP's cache.
+
+    KFP caches by parameters: a scheduled retraining would do nothing from the second time on. The
+    client's own switch does not reach tasks inside loops and nested pipelines; the task's does. An
+    author who wants the cache calls `set_caching_options(True)` on the task.
+    """
+
+    def _settle(self, task: PipelineTask) -> None:
+        super()._settle(task)
+        task.set_caching_options(False)
 
 
 def launching(component: PythonComponent) -> LaunchingComponent:
     """Returns the component with the settings of all launching components."""
-    return LaunchingComponent(lean(component).component_spec, component.python_func)
+    return LaunchingComponent(_shortened(component).component_spec, component.python_func)
 
 
-def lean(component: PythonComponent) -> PythonComponent:
+def lean(component: PythonComponent) -> PlacedComponent:
+    """Returns the component with the settings of all components that launch nothing."""
+    return PlacedComponent(_shortened(component).component_spec, component.python_func)
+
+
+def _shortened(component: PythonComponent) -> PythonComponent:
     """Returns the component without the docstring in the source that each of its tasks carries.
 
     KFP has read the descriptions by now. The source is in the pipeline's YAML, and several times in

@@ -1,0 +1,78 @@
+"""Terminate in the KFP UI, at a task that trains: with our annotation on its pod, and without."""
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from e2e.argo import KILL_COMMAND, terminate
+from e2e.jobs import left_in
+from e2e.kfp_runs import KfpRun, compiled_here
+from e2e.places import Place, kubectl, until
+from e2e.stores import ClusterStore
+from fakes.kfp.scope import Ended, State
+from kfp import dsl
+from kfp_jax.components import train
+from kfp_jax.kube.resources import PODS, TRAINJOBS
+
+pytestmark = pytest.mark.timeout(400)
+
+
+@dsl.pipeline(name="endless")
+def endless() -> None:
+    train(program="kfp_jax_runtime.mnist", parameters={"epochs": 10_000}, num_nodes=2)
+
+
+@contextmanager
+def training(place: Place, store: ClusterStore, folder: Path) -> Iterator[tuple[str, list[Ended]]]:
+    """Yields the pod of a task whose job has nodes, and later how its run ended."""
+    run = KfpRun(place, compiled_here(endless, folder), store)
+    ended: list[Ended] = []
+    thread = threading.Thread(target=lambda: ended.append(run.start()))
+    thread.start()
+    until(
+        "a node runs",
+        lambda: (
+            ended
+            or any(
+                pod["status"]["phase"] == "Running"
+                for pod in place.pods("jobset.sigs.k8s.io/jobset-name")
+            )
+        ),
+    )
+    assert not ended, ended[0].why
+    yield run.done[0].pod, ended
+    thread.join(60)
+
+
+def jobs_in(place: Place) -> list[str]:
+    """Returns what is left of jobs; the tasks' own pods stay."""
+    return [name for name in left_in(place) if "system-container-impl" not in name]
+
+
+def test_with_the_annotation_the_step_sees_its_job_end_and_says_so(
+    restricted: Place, store: ClusterStore, tmp_path: Path
+) -> None:
+    with training(restricted, store, tmp_path) as (pod, ended):
+        annotations = restricted.get(PODS, pod)["metadata"]["annotations"]
+        assert "kill -$0" in annotations[KILL_COMMAND]
+        terminate(restricted, pod)
+    assert ended[0].state is State.FAILED
+    assert "cancelled" in ended[0].why.lower()
+    # KFP's launcher outlived it.
+    assert "failed to execute component" in ended[0].why
+    until("nothing of the job is left", lambda: not jobs_in(restricted), seconds=60)
+
+
+def test_without_it_a_second_is_enough_to_delete_the_job(
+    restricted: Place, store: ClusterStore, tmp_path: Path
+) -> None:
+    with training(restricted, store, tmp_path) as (pod, ended):
+        # As where the account may not annotate its pod.
+        kubectl("annotate", "pod", "-n", restricted.namespace, pod, f"{KILL_COMMAND}-")
+        terminate(restricted, pod)
+    assert ended[0].state is State.FAILED
+    assert "failed to execute component" not in ended[0].why
+    until("the job goes", lambda: not jobs_in(restricted), seconds=60)
+    assert restricted.client.list(TRAINJOBS, restricted.namespace).items == []
