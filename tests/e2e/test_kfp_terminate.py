@@ -75,4 +75,4 @@ def test_without_it_a_second_is_enough_to_delete_the_job(
     assert ended[0].state is State.FAILED
     assert "failed to execute component" not in ended[0].why
     until("the job goes", lambda: not jobs_in(restricted), seconds=60)
-    assert restricted.client.list(TRAINJOBS, restricted.namespace).items == []
+    assert restricted.client.list(TRAINJOBS, restricted.namespace).items == ()

@@ -113,7 +113,7 @@ def with_defaults(given: Any, component: Any) -> Any:
 
 def filled(command: list[str], given: Any) -> list[str]:
     """Returns the command with its placeholders replaced."""
-    found = {"{{$}}": json.dumps(given)}
+    found = {"{{$}}": json.dumps(given, ensure_ascii=False)}
     for side in ("inputs", "outputs"):
         for name, listed in given[side].get("artifacts", {}).items():
             uri = listed["artifacts"][0]["uri"]
