@@ -14,6 +14,7 @@ from typing import Any
 import yaml
 from e2e.places import Place, until
 from fakes.kfp.launcher import store as s3
+from kfp_jax.errors import Conflict
 from kfp_jax.kube.requests import Resource
 from kfp_jax.kube.resources import CONFIG_MAPS, PODS, SERVICES
 
@@ -44,7 +45,10 @@ class ClusterStore:
         KFP's launcher reads its own in files: see `fakes.kfp.launcher.store`.
         """
         keys = {"accesskey": ACCESS_KEY, "secretkey": SECRET_KEY}
-        place.create(_SECRETS, {"metadata": {"name": SECRET}, "stringData": keys})
+        try:
+            place.create(_SECRETS, {"metadata": {"name": SECRET}, "stringData": keys})
+        except Conflict:
+            return "kfp-store"  # it knows already
         of_launcher = {
             "metadata": {"name": "kfp-store"},
             "stringData": {**keys, "endpoint": self.in_pods},
