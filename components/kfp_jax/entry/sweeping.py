@@ -124,7 +124,8 @@ def sweep(
             journal = _journal(place, spec, folder)
             end = run_sweep(spec, workers, journal, sink=news, cancellation=cancellation)
             summary = write_results(folder, spec, end)
-        _publish(outputs, folder, summary)
+            # In here: a folder that stands for one in a store is empty afterwards.
+            _publish(outputs, folder, summary)
         error = error_of(spec, end, going_on="the step, started again,")
         if error:
             raise error
