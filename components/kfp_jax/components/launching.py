@@ -77,14 +77,13 @@ def lean(function: Callable[..., Any]) -> PlacedComponent:
     return PlacedComponent(component.component_spec, component.python_func)
 
 
-def _component(function: Callable[..., Any], **options: Any) -> PythonComponent:
+def _component(function: Callable[..., Any], **options: Any) -> Any:
     """Returns a component whose tasks take the function from their image.
 
     KFP would have its source in the pipeline's YAML, and several times in the Workflow, whose size
     is limited. Its name for the program that runs the function is what kfp.local looks for.
     """
-    made = dsl.component(base_image=IMAGE, install_kfp_package=False, **options)
-    component: PythonComponent = made(function)
+    component: Any = dsl.component(base_image=IMAGE, install_kfp_package=False, **options)(function)
     container = component.component_spec.implementation.container
     container.command = [
         "sh",

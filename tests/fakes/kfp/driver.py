@@ -10,7 +10,6 @@ from typing import Any
 from fakes.kfp.conditions import holds
 from fakes.kfp.executor_input import Root, executor_input, published
 from fakes.kfp.ir import DriverError, Json, Pipeline
-from fakes.kfp.pods import Settings, passed_on, settings_of, with_task_config
 from fakes.kfp.scope import (
     Ended,
     Given,
@@ -24,6 +23,7 @@ from fakes.kfp.scope import (
     parameter,
     resolve,
 )
+from fakes.kfp.task_settings import Settings, passed_on, settings_of, with_task_config
 from fakes.kfp.values import checked, normal
 
 _AT_ONCE = 10  # where a loop names no limit
