@@ -30,7 +30,7 @@ WORKFLOWS = Resource("argoproj.io", "v1alpha1", "workflows")
 LAUNCHER = Path(fakes.kfp.__file__).parent / "launcher"
 ROOT_URI = f"minio://{BUCKET}/v2/artifacts"
 PUBLISHED = "KFP-PUBLISHED "
-TASK_SECONDS = 240.0
+TASK_SECONDS = 480.0
 
 
 # Small enough for one machine. The patch makes a job bring its own runtime: the ones that the tests
