@@ -4,11 +4,12 @@ import os
 import secrets
 import shutil
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
 from e2e.jobs import left_in
+from e2e.kfp_runs import launcher_image
 from e2e.mnist import mnist, preparation
 from e2e.places import (
     ACCOUNT,
@@ -22,6 +23,7 @@ from e2e.places import (
     until,
     volume,
 )
+from e2e.stores import ClusterStore, cluster_store
 from kfp_jax.backends.local import LocalBackend
 from kfp_jax.errors import NotFound
 from kfp_jax.kube.access import find_access
@@ -104,6 +106,22 @@ def nothing_is_left(place: Place) -> Iterator[None]:
 @pytest.fixture
 def place(client: Client, manifests: Path, shared: Path) -> Iterator[Place]:
     """A fresh namespace with the launcher's account and rights; it is removed afterwards."""
+    with a_place(client, manifests, shared) as place:
+        yield place
+
+
+@pytest.fixture(scope="session")
+def store(client: Client, manifests: Path, shared: Path) -> Iterator[ClusterStore]:
+    """An S3 server that pods and tests reach."""
+    with a_place(client, manifests, shared) as place:
+        place.admit("privileged")  # the server's pod mounts a folder of the machine
+        with cluster_store(place, launcher_image()) as store:
+            yield store
+
+
+@contextmanager
+def a_place(client: Client, manifests: Path, shared: Path) -> Iterator[Place]:
+    """Makes a namespace and a folder; both are removed afterwards."""
     name = f"kfp-jax-e2e-{secrets.token_hex(4)}"
     folder = shared / name
     folder.mkdir()

@@ -23,6 +23,7 @@ CORE = tuple(
     ("v1", plural)
     for plural in (
         "configmaps",
+        "secrets",
         "events",
         "limitranges",
         "namespaces",

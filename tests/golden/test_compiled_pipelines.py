@@ -14,8 +14,6 @@ from kfp_jax.images import PREFIX_VARIABLE
 from kfp_jax_pipelines import NAMES
 
 COMPILED = Path(__file__).parents[2] / "pipelines" / "compiled"
-# The argument limit of Linux, which KFP's own path through a pod has as well.
-MAX_ARGUMENT_BYTES = 128 * 1024
 LAUNCHING = {"prepare-data", "train", "trial", "evaluate", "sweep", "promote-if-better"}
 
 
@@ -81,7 +79,7 @@ def test_tasks_install_nothing_and_stay_small(name: str) -> None:
         container = executor["container"]
         text = " ".join(container["command"] + container["args"])
         assert "pip install" not in text
-        assert len(text) < 2304
+        assert len(text) < 512
         assert container["image"].startswith("kfp-jax/launcher-python:")
 
 
@@ -150,26 +148,6 @@ def test_loops_take_only_their_items_from_other_tasks(name: str) -> None:
         ]
         assert outputs == [loop["parameterIterator"]["items"]["inputParameter"]]
         assert not loop["inputs"].get("artifacts")
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_no_task_counts_on_retries_of_the_platform(name: str) -> None:
-    for task in tasks(load(COMPILED / f"{name}.yaml")).values():
-        assert "retryPolicy" not in task
-
-
-@pytest.mark.parametrize("name", LOOPS)
-def test_a_loop_is_no_larger_for_more_trials(name: str) -> None:
-    """Trials are in no task of their own before it runs, and a task's text is short."""
-    spec = load(COMPILED / f"{name}.yaml")
-    steps = [task for task in tasks_of_all_scopes(spec) if "parameterIterator" not in task]
-    size = len((COMPILED / f"{name}.yaml").read_bytes())
-    assert size < 6_000 * len(steps)
-
-
-def tasks_of_all_scopes(spec: dict[str, Any]) -> list[dict[str, Any]]:
-    scopes = [spec["root"], *spec["components"].values()]
-    return [task for scope in scopes for task in scope.get("dag", {}).get("tasks", {}).values()]
 
 
 def test_the_best_may_be_chosen_under_a_condition(tmp_path: Path) -> None:

@@ -1,12 +1,9 @@
 """The `cleanup` component: deletes what a run left on a cluster."""
 
-from kfp import dsl
-
-from kfp_jax.components.launching import IMAGE, launching
+from kfp_jax.components.definition import launching
 
 
 @launching
-@dsl.component(base_image=IMAGE, install_kfp_package=False)
 def cleanup(run_id: str = "", namespace: str = "", backend: str = "auto") -> int:
     """Deletes the jobs of a run that no launcher follows any more; made for `dsl.ExitHandler`.
 

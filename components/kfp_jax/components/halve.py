@@ -2,11 +2,10 @@
 
 from kfp import dsl
 
-from kfp_jax.components.launching import IMAGE, lean
+from kfp_jax.components.definition import lean
 
 
 @lean
-@dsl.component(base_image=IMAGE, install_kfp_package=False)
 def halve(
     trials_table: dsl.Output[dsl.Dataset],
     results: list[dict],

@@ -1,12 +1,15 @@
 """What each component needs from the platform, applied here and not by authors."""
 
-import ast
+import copy
+import inspect
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from kfp import dsl
+from kfp import dsl, kubernetes
 from kfp.dsl.pipeline_context import Pipeline
 from kfp.dsl.pipeline_task import PipelineTask
 from kfp.dsl.python_component import PythonComponent
+from kfp.dsl.structures import ComponentSpec
 
 from kfp_jax.images import DEFAULT_PREFIX, LAUNCHER, PREFIX_VARIABLE, image, prefix
 
@@ -25,12 +28,12 @@ FOR_THE_JOB = [
 ]
 
 
-class LaunchingComponent(PythonComponent):
-    """A component whose tasks never take an earlier run's result from KFP's cache.
+class PlacedComponent(PythonComponent):
+    """A component whose tasks may run where a cluster is strict, without their author's doing.
 
-    KFP caches by parameters: a scheduled retraining would do nothing from the second time on. The
-    client's own switch does not reach tasks inside loops and nested pipelines; the task's does. An
-    author who wants the cache calls `set_caching_options(True)` on the task.
+    A namespace of the pod security standard *restricted* refuses a task that does not say that it
+    is no root. Which user it is the image says, or the platform. A read-only root file system
+    leaves nowhere to write but volumes, and KFP itself writes to /tmp.
     """
 
     def __call__(self, *args: Any, **kwargs: Any) -> PipelineTask:
@@ -38,36 +41,73 @@ class LaunchingComponent(PythonComponent):
         task = super().__call__(*args, **kwargs)
         # Outside a pipeline, kfp.local has run the task by now.
         if Pipeline.get_default_pipeline() is not None:
-            task.set_caching_options(False)
+            self._settle(task)
         return task
 
+    def _settle(self, task: PipelineTask) -> None:
+        task.component_spec = _undescribed(task.component_spec)
+        kubernetes.set_security_context(task, run_as_non_root=True)
+        kubernetes.empty_dir_mount(task, volume_name="tmp", mount_path="/tmp")
 
-def launching(component: PythonComponent) -> LaunchingComponent:
-    """Returns the component with the settings of all launching components."""
-    return LaunchingComponent(lean(component).component_spec, component.python_func)
 
+class LaunchingComponent(PlacedComponent):
+    """A component whose tasks never take an earlier run's result from KFP's cache.
 
-def lean(component: PythonComponent) -> PythonComponent:
-    """Returns the component without the docstring in the source that each of its tasks carries.
-
-    KFP has read the descriptions by now. The source is in the pipeline's YAML, and several times in
-    the Workflow, whose size is limited. Where our images are kept elsewhere, its tasks are told.
+    KFP caches by parameters: a scheduled retraining would do nothing from the second time on. The
+    client's own switch does not reach tasks inside loops and nested pipelines; the task's does. An
+    author who wants the cache calls `set_caching_options(True)` on the task.
     """
+
+    def _settle(self, task: PipelineTask) -> None:
+        super()._settle(task)
+        task.set_caching_options(False)
+
+
+def launching(function: Callable[..., Any]) -> LaunchingComponent:
+    """Returns a component whose task launches jobs, with the settings of all of them."""
+    takes = "task_config" in inspect.signature(function).parameters
+    component = _component(function, task_config_passthroughs=FOR_THE_JOB if takes else None)
+    return LaunchingComponent(component.component_spec, component.python_func)
+
+
+def lean(function: Callable[..., Any]) -> PlacedComponent:
+    """Returns a component that launches nothing, with the settings of all of them."""
+    component = _component(function)
+    return PlacedComponent(component.component_spec, component.python_func)
+
+
+def _component(function: Callable[..., Any], **options: Any) -> Any:
+    """Returns a component whose tasks take the function from their image.
+
+    KFP would have its source in the pipeline's YAML, and several times in the Workflow, whose size
+    is limited. Its name for the program that runs the function is what kfp.local looks for.
+    """
+    component: Any = dsl.component(base_image=IMAGE, install_kfp_package=False, **options)(function)
     container = component.component_spec.implementation.container
-    if container is not None and isinstance(container.command, list):
-        container.command = [_without_docstring(part) for part in container.command]
-        if prefix() != DEFAULT_PREFIX:
-            container.env = {**(container.env or {}), PREFIX_VARIABLE: prefix()}
+    if prefix() != DEFAULT_PREFIX:
+        container.env = {**(container.env or {}), PREFIX_VARIABLE: prefix()}
+    container.command = [
+        "sh",
+        "-ec",
+        'd=$(mktemp -d); printf %s "$0" >$d/c.py; _KFP_RUNTIME=true python3 -m'
+        ' kfp.dsl.executor_main --component_module_path $d/c.py "$@"',
+        f"from kfp_jax.components import {function.__name__}",
+    ]
     return component
 
 
-def _without_docstring(part: Any) -> Any:
-    if not isinstance(part, str) or "\ndef " not in part:
-        return part
-    lines = part.splitlines(keepends=True)
-    for function in ast.parse(part).body:
-        if isinstance(function, ast.FunctionDef) and ast.get_docstring(function):
-            docstring = function.body[0]
-            del lines[docstring.lineno - 1 : docstring.end_lineno]
-            return "".join(lines)
-    return part
+def _undescribed(spec: ComponentSpec) -> ComponentSpec:
+    """Returns a component without what KFP's UI shows of a pipeline's inputs, and of no task's."""
+    lean = copy.copy(spec)
+    lean.inputs = _without_descriptions(spec.inputs)
+    lean.outputs = _without_descriptions(spec.outputs)
+    return lean
+
+
+def _without_descriptions(specs: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    if specs is None:
+        return None
+    found = {name: copy.copy(spec) for name, spec in specs.items()}
+    for spec in found.values():
+        spec.description = None
+    return found

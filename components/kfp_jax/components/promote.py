@@ -2,11 +2,10 @@
 
 from kfp import dsl
 
-from kfp_jax.components.launching import IMAGE, lean
+from kfp_jax.components.definition import lean
 
 
 @lean
-@dsl.component(base_image=IMAGE, install_kfp_package=False)
 def promote(
     model: dsl.Input[dsl.Model],
     promoted: dsl.Output[dsl.Model],

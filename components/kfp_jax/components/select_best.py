@@ -2,11 +2,10 @@
 
 from kfp import dsl
 
-from kfp_jax.components.launching import IMAGE, lean
+from kfp_jax.components.definition import lean
 
 
 @lean
-@dsl.component(base_image=IMAGE, install_kfp_package=False)
 def select_best(
     model: dsl.Output[dsl.Model],
     metrics: dsl.Output[dsl.Metrics],

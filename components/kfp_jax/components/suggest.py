@@ -1,12 +1,9 @@
 """The `suggest` component: the trials of a loop."""
 
-from kfp import dsl
-
-from kfp_jax.components.launching import IMAGE, lean
+from kfp_jax.components.definition import lean
 
 
 @lean
-@dsl.component(base_image=IMAGE, install_kfp_package=False)
 def suggest(
     space: dict,
     max_trials: int = 20,

@@ -2,11 +2,10 @@
 
 from kfp import dsl
 
-from kfp_jax.components.launching import FOR_THE_JOB, IMAGE, launching
+from kfp_jax.components.definition import launching
 
 
 @launching
-@dsl.component(base_image=IMAGE, install_kfp_package=False, task_config_passthroughs=FOR_THE_JOB)
 def sweep(
     model: dsl.Output[dsl.Model],
     metrics: dsl.Output[dsl.Metrics],
