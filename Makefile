@@ -84,7 +84,7 @@ images: $(DEV) ## Build them with docker, podman or buildah; prints sizes (IMAGE
 	@python tools/images.py $(IMAGES)
 
 .PHONY: images-again
-images-again: $(DEV) ## Build them twice, the second time from nothing, and compare every file
+images-again: $(DEV) ## Build them twice, with no layer in common, and compare every file
 	@python tools/images.py --again $(IMAGES)
 
 .PHONY: audit

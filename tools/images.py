@@ -5,7 +5,8 @@
 
 `make images` runs it. The builder is docker, podman or buildah, whichever answers first; or, for a
 cluster of the end-to-end tests, the tool that KFP_JAX_E2E_CLUSTER names, which also loads them
-there. With --again an image is also built a second time from nothing, and every file compared.
+there. With --again an image is also built a second time, without the first one's layers, and every
+file compared.
 """
 
 import argparse
@@ -206,7 +207,7 @@ def contents(builder: Builder, name: str, scratch: Path) -> dict[str, str]:
 
 
 def differences(builder: Builder, folder: str) -> list[str]:
-    """Builds an image once more, with no layer of the first, and returns what differs."""
+    """Builds an image once more, with no layer of the first one's, and returns what differs."""
     name = full_name(folder)
     with tempfile.TemporaryDirectory() as made:
         scratch, copy = Path(made) / "listing", Path(made) / "copy"
@@ -219,10 +220,10 @@ def differences(builder: Builder, folder: str) -> list[str]:
                 shutil.copytree(source, copy / item, ignore=ignore)
             else:
                 shutil.copy(source, copy)
-        once = secrets.token_hex(8)  # else the second build comes from the first one's layers
+        # Its layers are its own from the first step on, and kept for the next comparison.
         for first in ("base.sh", "build.txt"):
             with (copy / "images" / first).open("a") as file:
-                file.write(f"# {once}\n")
+                file.write("# again\n")
         dockerfile = copy / "images" / folder / "Dockerfile"
         build(builder, f"{name}-again", dockerfile, copy, unloaded(scratch))
         one, other = (contents(builder, built, scratch) for built in (name, f"{name}-again"))
