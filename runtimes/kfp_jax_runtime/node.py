@@ -54,6 +54,8 @@ def from_environment(environ: Mapping[str, str]) -> Node:
         environ.get(name, "") for name in ("KFP_JAX_OUTPUT_URI", "KFP_JAX_DATASET_URI")
     )
     index = _process_index(environ, count)
+    if count > 1:
+        _check_slice(environ, index, count)
     scratch = _scratch(environ, index) if is_remote(output) else None
     output_dir = scratch / "output" if scratch else _directory(environ, "KFP_JAX_OUTPUT_URI")
     if output_dir is None:
@@ -113,6 +115,29 @@ def _process_index(environ: Mapping[str, str], count: int) -> int:
             f"it must be at most {count - 1}"
         )
     return index
+
+
+def _check_slice(environ: Mapping[str, str], index: int, count: int) -> None:
+    """Compares our numbers with those that GKE gave the hosts of a slice of TPUs.
+
+    Ours are passed to JAX all the same: without arguments it takes GKE's, but asks Google's
+    metadata server for what a job of one slice has no variables for.
+
+    Raises:
+        BadInput: the slice is not the job, or its hosts are numbered otherwise.
+    """
+    hosts = environ.get("TPU_PROCESS_ADDRESSES") or environ.get("TPU_WORKER_HOSTNAMES")
+    if not hosts or not environ.get("JAX_PLATFORMS", "").startswith("tpu"):
+        return
+    slices = _whole(environ, "MEGASCALE_NUM_SLICES", default=1, least=1)
+    size = len(hosts.split(","))
+    number = _whole(environ, "MEGASCALE_SLICE_ID", default=0, least=0) * size
+    number += _whole(environ, "TPU_WORKER_ID", default=None, least=0)
+    if (number, size * slices) != (index, count):
+        raise BadInput(
+            f"this is host {number} of {size * slices} of its slice of TPUs but process {index} of "
+            f"{count} of the job; give the job as many nodes as the slice has hosts"
+        )
 
 
 def _coordinator(environ: Mapping[str, str]) -> str:

@@ -32,7 +32,7 @@ class JobSetBackend(ClusterBackend):
     def _mount_paths(self, spec: TrainSpec, identity: Identity) -> Sequence[str]:
         return mount_paths(spec, identity)
 
-    def _check(self, spec: TrainSpec, identity: Identity) -> Sequence[str]:
+    def _check(self, spec: TrainSpec, identity: Identity, base: Manifest) -> Sequence[str]:
         if not self._client.serves(JOBSETS):
             raise SpecError(
                 "This cluster has no JobSets; have JobSet installed, or choose the backend local."

@@ -29,7 +29,7 @@ from kfp_jax.status import (
 GRACE_SECONDS = 10.0  # to save and leave after SIGTERM
 _POLL_SECONDS = 0.01
 _HEARTBEAT_SECONDS = 0.25
-_LOG_POLL_SECONDS = 0.03
+_LOG_POLL_SECONDS = 0.05
 _BAR_SECONDS = 10.0  # how often the state of an unfinished line is handed on
 _ACCELERATOR_VARIABLES = ("TPU_WORKER_ID", "TPU_NAME", "CUDA_VISIBLE_DEVICES")
 
@@ -131,7 +131,7 @@ class LocalBackend:
                 yield status
             if status.phase.finished:
                 return
-            self._clock.sleep(_POLL_SECONDS)
+            job.wait()
 
     def logs(self, ref: JobRef) -> Iterator[LogLine]:
         """Yields the lines of all attempts, each attempt after the one before."""

@@ -75,26 +75,19 @@ class TrainerBackend(ClusterBackend):
         _ = self.dialect
 
     def _mount_paths(self, spec: TrainSpec, identity: Identity) -> Sequence[str]:
-        return mount_paths(spec, self._runtime(spec, identity))
+        return mount_paths(spec, self._read_base(spec, identity))
 
-    def _check(self, spec: TrainSpec, identity: Identity) -> Sequence[str]:
-        dialect = self.dialect
-        runtime = self._runtime(spec, identity)
-        made = trainjob(spec, identity, runtime=runtime, dialect=dialect)
+    def _check(self, spec: TrainSpec, identity: Identity, base: Manifest) -> Sequence[str]:
+        made = trainjob(spec, identity, runtime=base, dialect=self.dialect)
         # A TrainJob is refused as long as its runtime is not there, and nothing is made here.
-        own = _is_own(runtime, identity)
-        kind, manifest = (RUNTIMES, runtime) if own else (TRAINJOBS, made)
+        kind, manifest = (RUNTIMES, base) if _is_own(base, identity) else (TRAINJOBS, made)
         try:
             self._client.create(kind, self._namespace, manifest, dry_run=True)
         except Conflict:
             pass  # `submit` finds out whose it is
         except Rejected as error:
             raise refused(error) from error
-        self._checked[identity.name] = runtime
-        return lost(spec, runtime)
-
-    def _read_base(self, spec: TrainSpec, identity: Identity) -> Manifest:
-        return self._checked.pop(identity.name, None) or self._runtime(spec, identity)
+        return lost(spec, base)
 
     def _create(self, spec: TrainSpec, identity: Identity, base: Manifest) -> Manifest:
         made = trainjob(spec, identity, runtime=base, dialect=self.dialect)
@@ -146,12 +139,14 @@ class TrainerBackend(ClusterBackend):
     def _reduce(self, objects: Objects, pods: Sequence[Pod]) -> JobStatus:
         return reduce_trainjob(objects[TRAINJOBS], objects.get(JOBSETS), pods)
 
-    def _runtime(self, spec: TrainSpec, identity: Identity) -> Manifest:
+    def _read_base(self, spec: TrainSpec, identity: Identity) -> Manifest:
         """Returns the runtime that the job refers to; its own where none that is there will do.
 
         Raises:
-            SpecError: The runtime that the user names is not there, or cannot express the job.
+            SpecError: The server has no TrainJobs that would do, or not the runtime that the user
+                names, or that one cannot express the job.
         """
+        self.check_served()
         ref = runtime_ref(spec)
         if ref is None:
             return own_runtime(spec, identity)

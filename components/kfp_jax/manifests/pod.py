@@ -4,8 +4,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from kfp_jax import __version__
 from kfp_jax.errors import SpecError
+from kfp_jax.images import image
 from kfp_jax.manifests.environment import NODE
 from kfp_jax.manifests.identity import NO_SIDECAR
 from kfp_jax.pods import Pods, Resources, Volume
@@ -50,7 +50,7 @@ class Flavor:
     @property
     def image(self) -> str:
         """Our image for it."""
-        return f"kfp-jax/trainer-{self.name}:{__version__}"
+        return image(f"trainer-{self.name}")
 
 
 CPU = Flavor("cpu", {})
