@@ -234,9 +234,14 @@ def _model_uri(output: str, folder: Path, name: str) -> str:
 def _check_model(outcome: Outcome, folder: Path) -> None:
     """Refuses a model that only the nodes can see, or that leads elsewhere."""
     if outcome.model_uri and not storage.exists(outcome.model_uri):
+        remedy = (
+            "see that both reach the same store, by the same AWS_ENDPOINT_URL"
+            if is_remote(outcome.model_uri)
+            else "give an output_uri on a volume that launcher and nodes mount at the same path"
+        )
         raise OutputError(
             f"Job {outcome.job} wrote its model to {outcome.model_uri}, but here that is not there;"
-            " give an output_uri on a volume that launcher and nodes mount at the same path."
+            f" {remedy}."
         )
     if is_remote(outcome.output_uri):
         return  # objects are no links

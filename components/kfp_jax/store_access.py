@@ -15,6 +15,7 @@ from kfp_jax.spec import TrainSpec
 
 CONFIG_MAP: Final = "kfp-launcher"
 PROVIDERS: Final = "providers"
+ROOT, DEFAULT_ROOT = "defaultPipelineRoot", "minio://mlpipeline/v2/artifacts"
 DEFAULT_SECRET: Final = "mlpipeline-minio-artifact"
 """What KFP makes in each namespace for its own store."""
 

@@ -87,9 +87,7 @@ def test_what_is_set_on_a_task_is_in_the_pods_of_its_job(
     finally:
         terminate(place, run.done[0].pod)
         thread.join(60)
-        place.client.delete(
-            Resource("", "v1", "persistentvolumes"), "", f"{place.namespace}-data"
-        )
+        place.client.delete(Resource("", "v1", "persistentvolumes"), "", f"{place.namespace}-data")
 
 
 def check(spec: dict[str, Any]) -> None:
