@@ -18,6 +18,7 @@ from kfp_jax.manifests.pod import DEFAULT_REQUESTS, flavor, resources
 from kfp_jax.manifests.runtime import check_runtime, shipped_name
 from kfp_jax.manifests.template import node_container
 from kfp_jax.pods import Pods
+from kfp_jax.store_access import CONFIG_MAP
 
 Manifest = Mapping[str, Any]
 
@@ -99,6 +100,25 @@ class MachineFacts:
 
 
 @dataclass(frozen=True, kw_only=True)
+class StoreFacts:
+    """Where a namespace's ConfigMap has KFP keep artifacts.
+
+    Attributes:
+        root: The folder of all artifacts.
+        endpoint: The store's address, or "" for the cloud's own.
+        secrets: What it is reached with.
+        denied: Those of them that the account may not read.
+        unclear: Why the ConfigMap cannot be followed, or "".
+    """
+
+    root: str
+    endpoint: str = ""
+    secrets: tuple[str, ...] = ()
+    denied: tuple[str, ...] = ()
+    unclear: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
 class ClusterFacts:
     """A cluster and one namespace of it.
 
@@ -118,6 +138,8 @@ class ClusterFacts:
         namespace_labels: Its labels; None where the account may not read them.
         quotas: Its ResourceQuotas; None where the account may not read them.
         limit_ranges: Its LimitRanges; None where the account may not read them.
+        store: Where artifacts go; None where the namespace has no ConfigMap for KFP, or the account
+            may not read it.
         kfp_retries: Whether the pipelines' Argo retries, by default, steps that end in an error.
     """
 
@@ -135,6 +157,7 @@ class ClusterFacts:
     namespace_labels: Mapping[str, str] | None = field(default_factory=dict)
     quotas: tuple[Manifest, ...] | None = ()
     limit_ranges: tuple[Manifest, ...] | None = ()
+    store: StoreFacts | None = None
     kfp_retries: bool = False
 
 
@@ -288,7 +311,8 @@ def _rights(cluster: ClusterFacts, pods: Pods) -> list[Finding]:
         if denied and served.get(right.group, True):
             without = f", so {right.without}" if right.without else ""
             seen = f"this account may not {', '.join(denied)}{without}"
-            found.append(Finding(f"right {right.resource}", seen, _INSTALL, right.backends))
+            what = f"{right.resource} {right.name}".rstrip()
+            found.append(Finding(f"right {what}", seen, _INSTALL, right.backends))
     return found or [Finding("rights", "this account may do all that a launcher does")]
 
 
@@ -412,6 +436,25 @@ def _pod_security(cluster: ClusterFacts, pods: Pods) -> list[Finding]:
     return [Finding("pod security", f"{level}, which admits our pods")]
 
 
+def _store(cluster: ClusterFacts, pods: Pods) -> list[Finding]:
+    check, store = "artifacts' store", cluster.store
+    if store is None:
+        return []
+    edit = f"kubectl -n {cluster.namespace} edit configmap {CONFIG_MAP}"
+    if store.unclear:
+        return [Finding(check, store.unclear.rstrip("."), edit)]
+    if store.denied:
+        seen = f"{store.root}, whose secret {store.denied[0]} this account may not get"
+        remedy = (
+            "name it under resourceNames in runtimes/manifests/base/rbac/role.yaml, and apply that"
+        )
+        return [Finding(check, seen, remedy)]
+    known = (
+        f"secret {', '.join(store.secrets)}" if store.secrets else "an identity of the pods' own"
+    )
+    return [Finding(check, f"{store.root} at {store.endpoint or 'its own address'}, by {known}")]
+
+
 def _pipelines(cluster: ClusterFacts, pods: Pods) -> list[Finding]:
     if not cluster.kfp_retries:
         return []
@@ -441,5 +484,6 @@ CHECKS = (
     _quotas,
     _limit_ranges,
     _pod_security,
+    _store,
     _pipelines,
 )

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
-from kfp_jax_store import join
+from kfp_jax_store import is_remote, join
 
 from kfp_jax import storage
 from kfp_jax.backends.base import Backend, JobRef
@@ -228,9 +228,14 @@ def _collect(spec: TrainSpec, ref: JobRef, end: _End, recorder: Recorder) -> Out
 def _check_model(outcome: Outcome) -> None:
     """Refuses a model that the nodes wrote where nobody but they could see it."""
     if outcome.model_uri and not storage.exists(outcome.model_uri):
+        remedy = (
+            "see that both reach the same store, by the same AWS_ENDPOINT_URL"
+            if is_remote(outcome.model_uri)
+            else "give an output_uri on a volume that launcher and nodes mount at the same path"
+        )
         raise OutputError(
             f"Job {outcome.job} wrote its model to {outcome.model_uri}, but here that is not there;"
-            " give an output_uri on a volume that launcher and nodes mount at the same path."
+            f" {remedy}."
         )
 
 

@@ -23,6 +23,9 @@ REPORT = "report.html"
 # Less than this and not even the logs of a short run would fit.
 MIN_FREE_BYTES = 16 * 1024 * 1024
 
+CLAIM = "pvc://"
+"""Begins the URI of a folder that only the pods of a job see."""
+
 
 def local_path(uri: str, what: str) -> Path:
     """Returns the absolute path of a folder on this machine.
@@ -36,6 +39,11 @@ def local_path(uri: str, what: str) -> Path:
     """
     if not uri:
         raise SpecError(f"{what} is empty; give a folder.")
+    if uri.startswith(CLAIM):
+        raise SpecError(
+            f"{what} {uri} is on a claim of a cluster, which this machine does not see; give a path"
+            " here, or choose the backend trainer or jobset for a job."
+        )
     path = unquote(uri.removeprefix("file://")) if uri.startswith("file://") else uri
     if "://" in path:
         raise SpecError(f"{what} {uri} is not a folder of this machine; give a path.")
@@ -46,11 +54,13 @@ def local_path(uri: str, what: str) -> Path:
 
 
 def place(uri: str, what: str) -> str:
-    """Returns a folder as its absolute path, or the URI of an object store as it is.
+    """Returns a folder as its absolute path, or the URI of a store or a claim as it is.
 
     Raises:
-        SpecError: It is neither.
+        SpecError: It is none of them.
     """
+    if uri.startswith(CLAIM):
+        return uri.rstrip("/")
     if not is_remote(uri):
         return str(local_path(uri, what))
     object_store.check_uri(uri, what)
@@ -58,18 +68,40 @@ def place(uri: str, what: str) -> str:
 
 
 def here(uri: str, what: str) -> Path:
-    """Returns the folder of this machine that is a job's output, or stands for it while it runs."""
-    return object_store.working_folder(uri) if is_remote(uri) else local_path(uri, what)
+    """Returns the folder of this machine that is a job's output, or stands for it.
+
+    For a store it does so while the job runs. For a claim it stays: what the launcher writes, it
+    can write nowhere else.
+    """
+    apart = is_remote(uri) or uri.startswith(CLAIM)
+    return object_store.working_folder(uri) if apart else local_path(uri, what)
+
+
+def shown_at(output: str) -> str:
+    """Returns where a person finds what the launcher wrote of a finished job."""
+    return str(here(output, "output_uri")) if output.startswith(CLAIM) else output
 
 
 def check_output(uri: str, what: str) -> None:
-    """Refuses an output that is neither a folder nor a writable place in an object store.
+    """Refuses an output that is neither a folder here nor a writable place in an object store.
 
     Raises:
         SpecError: It is neither.
     """
     if is_remote(uri):
         object_store.check_writable(uri, what)
+    else:
+        local_path(uri, what)
+
+
+def check_place(uri: str, what: str) -> None:
+    """Refuses what is neither a folder here nor one in an object store, without a look at it.
+
+    Raises:
+        SpecError: It is neither.
+    """
+    if is_remote(uri):
+        object_store.check_uri(uri, what)
     else:
         local_path(uri, what)
 
@@ -92,6 +124,8 @@ def exists(uri: str) -> bool:
     Raises:
         OutputError: The store refused or did not answer.
     """
+    if uri.startswith(CLAIM):
+        return True  # as the nodes say, who alone see it
     return object_store.holds(uri) if is_remote(uri) else Path(uri).exists()
 
 
@@ -103,7 +137,7 @@ def results(output: str) -> Iterator[Path]:
         OutputError: The store refused or did not answer.
     """
     if not is_remote(output):
-        yield Path(output)
+        yield here(output, "output_uri")
         return
     with tempfile.TemporaryDirectory() as folder:
         object_store.fetch(output, (RESULT, HISTORY, EVALUATION), Path(folder))

@@ -8,8 +8,10 @@ from collections.abc import Callable, Mapping
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, TypeVar
 
-from kfp_jax.doctor import ClusterFacts, MachineFacts, Manifest
-from kfp_jax.errors import ClusterError, Forbidden, NotFound
+from kfp_jax_store import is_remote
+
+from kfp_jax.doctor import ClusterFacts, MachineFacts, Manifest, StoreFacts
+from kfp_jax.errors import ClusterError, Forbidden, NotFound, SpecError
 from kfp_jax.kube.requests import Resource
 from kfp_jax.kube.resources import (
     CLUSTER_RUNTIMES,
@@ -19,6 +21,7 @@ from kfp_jax.kube.resources import (
     LOCAL_QUEUES,
     NAMESPACES,
     QUOTAS,
+    SECRETS,
     TRAINJOBS,
 )
 from kfp_jax.kube.retry import Retry
@@ -26,6 +29,14 @@ from kfp_jax.manifests import rights
 from kfp_jax.manifests.dialect import schema_fields
 from kfp_jax.manifests.pod import FLAVORS
 from kfp_jax.manifests.runtime import shipped_name
+from kfp_jax.store_access import (
+    CONFIG_MAP,
+    DEFAULT_ROOT,
+    ENDPOINT,
+    PROVIDERS,
+    ROOT,
+    access_to,
+)
 
 if TYPE_CHECKING:
     from kfp_jax.kube.client import Client
@@ -75,6 +86,7 @@ def survey_cluster(client: "Client", namespace: str) -> ClusterFacts:
             namespace_labels=labels,
             quotas=_listed(client, QUOTAS, namespace),
             limit_ranges=_listed(client, LIMIT_RANGES, namespace),
+            store=_store(client, namespace),
             kfp_retries=_kfp_retries(client),
         )
     except ClusterError as error:
@@ -111,7 +123,8 @@ def _denied(client: "Client", namespace: str) -> frozenset[tuple[str, str, str]]
         for group, resource, verb in right.calls():
             plural, _, subresource = resource.partition("/")
             kind = Resource(group, "*", plural)
-            if not client.may(verb, kind, namespace, subresource=subresource):
+            name = right.name
+            if not client.may(verb, kind, namespace, name=name, subresource=subresource):
                 denied.add((group, resource, verb))
     return frozenset(denied)
 
@@ -132,6 +145,25 @@ def _namespace(client: "Client", namespace: str) -> tuple[bool, Mapping[str, str
         return False, {}
     except Forbidden:  # an account of the namespace may not look at it from outside
         return True, None
+
+
+def _store(client: "Client", namespace: str) -> StoreFacts | None:
+    found = _readable(lambda: client.get(CONFIG_MAPS, namespace, CONFIG_MAP))
+    if found is None:
+        return None
+    told = found.get("data") or {}
+    root = str(told.get(ROOT) or DEFAULT_ROOT)
+    try:
+        access = access_to([root] if is_remote(root) else (), str(told.get(PROVIDERS) or ""))
+    except SpecError as error:
+        return StoreFacts(root=root, unclear=str(error))
+    secrets = tuple(dict.fromkeys(item.partition("/")[0] for item in access.secrets.values()))
+    return StoreFacts(
+        root=root,
+        endpoint=access.variables.get(ENDPOINT, ""),
+        secrets=secrets,
+        denied=tuple(n for n in secrets if not client.may("get", SECRETS, namespace, name=n)),
+    )
 
 
 def _kfp_retries(client: "Client") -> bool:

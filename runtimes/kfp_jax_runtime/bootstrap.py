@@ -121,6 +121,9 @@ def _run(ready: program.Program, run: Run, reporter: Reporter, here: node.Node) 
         run.wait()
         stored.send_results(here)
         raise
+    except Exception:
+        run.wait_briefly()
+        raise
     run.wait()
     stored.send_results(here)
     if run.process_index == 0:

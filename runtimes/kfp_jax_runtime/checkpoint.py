@@ -13,7 +13,6 @@ import orbax.checkpoint
 from jax.experimental import multihost_utils
 from kfp_jax_store import is_remote
 
-from kfp_jax_runtime import stored
 from kfp_jax_runtime.checkpoint_store import StoredSteps
 from kfp_jax_runtime.errors import BadInput
 from kfp_jax_runtime.report import one_line
@@ -201,6 +200,11 @@ class Checkpoints:
         if self._stored is not None:
             self._stored.wait()
 
+    def wait_briefly(self) -> None:
+        """Gives what is on its way to an object store a moment; called for a program that fails."""
+        if self._stored is not None:
+            self._stored.wait_briefly()
+
     def _steps(self) -> set[int]:
         if self._stored is not None:
             return set(self._stored_steps)
@@ -208,7 +212,7 @@ class Checkpoints:
 
     def _open_store(self) -> StoredSteps | None:
         """Returns the steps in the store, after all processes know the same ones."""
-        if not is_remote(self._directory) or not stored.checkpoint_store(self._directory):
+        if not is_remote(self._directory):
             return None
         folder = self._scratch or Path(tempfile.mkdtemp(prefix="kfp-jax-checkpoints-"))
         folder.mkdir(parents=True, exist_ok=True)
@@ -268,8 +272,8 @@ def _whole(leaf: Any) -> Any:
         return np.asarray(leaf.addressable_data(0))
     raise BadInput(
         f"the state holds an array of shape {leaf.shape} that is split between processes, and "
-        "such checkpoints cannot go to an s3:// or minio:// URI; use a folder that all nodes "
-        "share, or a gs:// URI, as checkpoint_uri"
+        "such checkpoints cannot go to an object store; use a folder that all nodes share as "
+        "checkpoint_uri"
     )
 
 

@@ -5,6 +5,7 @@ to restore, every process fetches the step to its own disk. So the processes may
 machines, and of another number than those that saved.
 """
 
+import concurrent.futures
 import os
 from collections.abc import Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -13,6 +14,9 @@ from pathlib import Path
 from kfp_jax_store import StoreError, complete, download, open_store, remove, upload
 
 from kfp_jax_runtime.stored import refusals_are_bad_input
+
+LAST_SECONDS = 10
+"""A failure is told that much later, and only when a checkpoint is on its way."""
 
 
 class StoredSteps:
@@ -64,6 +68,11 @@ class StoredSteps:
         if copying is not None:
             with refusals_are_bad_input():
                 copying.result()
+
+    def wait_briefly(self) -> None:
+        """Gives what is on its way to the store a moment, for a program that has failed."""
+        if self._copying is not None:
+            concurrent.futures.wait([self._copying], LAST_SECONDS)
 
     def _send(self, step: int, unreadable: frozenset[int]) -> None:
         upload(self._store, self.folder / str(step), str(step))

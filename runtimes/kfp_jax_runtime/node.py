@@ -54,6 +54,8 @@ def from_environment(environ: Mapping[str, str]) -> Node:
         environ.get(name, "") for name in ("KFP_JAX_OUTPUT_URI", "KFP_JAX_DATASET_URI")
     )
     index = _process_index(environ, count)
+    if count > 1:
+        _check_slice(environ, index, count)
     scratch = _scratch(environ, index) if is_remote(output) else None
     output_dir = scratch / "output" if scratch else _directory(environ, "KFP_JAX_OUTPUT_URI")
     if output_dir is None:
@@ -75,7 +77,7 @@ def from_environment(environ: Mapping[str, str]) -> Node:
         checkpoint_uri=_absolute(environ.get("KFP_JAX_CHECKPOINT_URI", ""))
         or (join(output, "checkpoints") if scratch else str(output_dir / "checkpoints")),
         dataset_dir=None if is_remote(dataset) else _directory(environ, "KFP_JAX_DATASET_URI"),
-        shared_dir=_directory(environ, "KFP_JAX_SHARED_URI")
+        shared_dir=_shared(environ)
         # Apart from the results, or the store would get what a program prepares for itself.
         or (scratch / "shared" if scratch else output_dir),
         output_uri=output if scratch else "",
@@ -113,6 +115,29 @@ def _process_index(environ: Mapping[str, str], count: int) -> int:
             f"it must be at most {count - 1}"
         )
     return index
+
+
+def _check_slice(environ: Mapping[str, str], index: int, count: int) -> None:
+    """Compares our numbers with those that GKE gave the hosts of a slice of TPUs.
+
+    Ours are passed to JAX all the same: without arguments it takes GKE's, but asks Google's
+    metadata server for what a job of one slice has no variables for.
+
+    Raises:
+        BadInput: the slice is not the job, or its hosts are numbered otherwise.
+    """
+    hosts = environ.get("TPU_PROCESS_ADDRESSES") or environ.get("TPU_WORKER_HOSTNAMES")
+    if not hosts or not environ.get("JAX_PLATFORMS", "").startswith("tpu"):
+        return
+    slices = _whole(environ, "MEGASCALE_NUM_SLICES", default=1, least=1)
+    size = len(hosts.split(","))
+    number = _whole(environ, "MEGASCALE_SLICE_ID", default=0, least=0) * size
+    number += _whole(environ, "TPU_WORKER_ID", default=None, least=0)
+    if (number, size * slices) != (index, count):
+        raise BadInput(
+            f"this is host {number} of {size * slices} of its slice of TPUs but process {index} of "
+            f"{count} of the job; give the job as many nodes as the slice has hosts"
+        )
 
 
 def _coordinator(environ: Mapping[str, str]) -> str:
@@ -154,6 +179,12 @@ def folder(name: str, uri: str) -> Path:
 def _directory(environ: Mapping[str, str], name: str) -> Path | None:
     uri = environ.get(name, "")
     return folder(name, uri) if uri else None
+
+
+def _shared(environ: Mapping[str, str]) -> Path | None:
+    # In a store nothing is shared: each process prepares what it needs.
+    name = "KFP_JAX_SHARED_URI"
+    return None if is_remote(environ.get(name, "")) else _directory(environ, name)
 
 
 def _scratch(environ: Mapping[str, str], index: int) -> Path:

@@ -103,6 +103,11 @@ class Run:
         if "checkpoints" in vars(self):
             self.checkpoints.wait()
 
+    def wait_briefly(self) -> None:
+        """Gives checkpoints on their way to an object store a moment; called for one that fails."""
+        if "checkpoints" in vars(self):
+            self.checkpoints.wait_briefly()
+
     @property
     def output_dir(self) -> Path:
         """Where results go; it exists, and all attempts of one job share it.

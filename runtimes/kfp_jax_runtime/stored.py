@@ -15,7 +15,6 @@ from kfp_jax_store import (
     StoreError,
     download,
     is_complete,
-    location,
     open_store,
     upload,
 )
@@ -102,15 +101,6 @@ def refusals_are_bad_input() -> Iterator[None]:
         if error.problem in _RESTART_HELPS:
             raise
         raise BadInput(str(error).rstrip(".")) from None
-
-
-def checkpoint_store(uri: str) -> str:
-    """Returns the URI again where we keep checkpoints for Orbax, which cannot save there itself.
-
-    With s3:// Orbax raises, or in one of its modes reports success and loses the arrays; gs:// it
-    knows, and writes there from all processes.
-    """
-    return uri if "://" in uri and location(uri).scheme != "gs" else ""
 
 
 def _make_scratch(here: Node) -> None:

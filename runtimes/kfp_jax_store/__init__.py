@@ -5,10 +5,11 @@ stores, is loaded when a store is opened: who works with folders alone needs it 
 """
 
 from kfp_jax_store.folders import MARKER, complete, download, is_complete, remove, upload
-from kfp_jax_store.store import Store, StoreError, open_store
+from kfp_jax_store.store import KFP_ENDPOINT, Store, StoreError, open_store
 from kfp_jax_store.uri import Location, is_remote, join, location
 
 __all__ = [
+    "KFP_ENDPOINT",
     "MARKER",
     "Location",
     "Store",

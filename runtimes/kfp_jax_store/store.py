@@ -33,6 +33,7 @@ _CODES: Final[Mapping[str, Problem]] = {
     "ExpiredTokenException": "expired",
     "InvalidAccessKeyId": "credentials",
     "InvalidToken": "credentials",
+    "InvalidBucketName": "bucket",
     "NoSuchBucket": "bucket",
     "RequestTimeTooSkewed": "expired",
     "SignatureDoesNotMatch": "credentials",
@@ -205,7 +206,8 @@ def open_store(uri: str, environ: Mapping[str, str], *, patience: timedelta = PA
     Args:
         uri: `s3://bucket/folder`, `minio://...` or `gs://...`.
         environ: The standard variables: AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY,
-            AWS_SESSION_TOKEN, AWS_REGION, AWS_ENDPOINT_URL_S3 or AWS_ENDPOINT_URL; whatever else
+            AWS_SESSION_TOKEN, AWS_REGION, AWS_ENDPOINT_URL_S3 or AWS_ENDPOINT_URL; for gs://
+            GOOGLE_SERVICE_ACCOUNT_KEY, the key file's content; whatever else
             the account's identity comes from, such as a web identity token.
         patience: How long one request is repeated.
 
@@ -233,7 +235,10 @@ def open_store(uri: str, environ: Mapping[str, str], *, patience: timedelta = PA
     prefix = where.key or None
     try:
         if where.scheme == "gs":
-            return Store(uri, where, "", GCSStore(where.bucket, prefix=prefix, retry_config=retry))
+            key = environ.get("GOOGLE_SERVICE_ACCOUNT_KEY")
+            config: Any = {"service_account_key": key} if key else {}
+            google = GCSStore(where.bucket, prefix=prefix, config=config, retry_config=retry)
+            return Store(uri, where, "", google)
         endpoint = endpoint_of(where.scheme, environ)
         client = S3Store(
             where.bucket,

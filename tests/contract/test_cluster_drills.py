@@ -13,6 +13,7 @@ import pytest
 from fakes.api_server import FakeApiServer
 from fakes.cluster import JOBSETS, PODS, RUNTIMES, TRAINJOBS, FakeCluster, make_server, pods_of
 from fakes.kube_client import make_client
+from kfp_jax.backends import cluster as cluster_backend
 from kfp_jax.backends.base import JobRef
 from kfp_jax.backends.cluster import ClusterBackend
 from kfp_jax.backends.jobset import JobSetBackend
@@ -147,6 +148,29 @@ def test_what_somebody_else_has_is_not_adopted(
         backend.submit(wanted, ref)
     assert server.find(*kind, ref.name) == theirs
     assert len(server.objects.get(KINDS[backend.name], {})) <= 1
+
+
+def test_a_submit_right_after_the_checks_sends_nothing_before_the_create(
+    server: FakeApiServer, make: MakeBackend, tmp_path: Path
+) -> None:
+    backend, wanted = make(), spec(tmp_path)
+    backend.validate(wanted)
+    before = len(server.requests)
+    backend.submit(wanted, job_ref(wanted, backend))
+    assert server.requests[before].method == "POST"
+
+
+def test_checks_of_long_ago_are_not_believed(
+    server: FakeApiServer, make: MakeBackend, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cluster_backend, "_FRESH_SECONDS", -1.0)
+    backend, wanted = make(), spec(tmp_path)
+    backend.validate(wanted)
+    ref = job_ref(wanted, backend)
+    server.put("v1", "services", {"metadata": {"name": ref.name}, "spec": {}})
+    with pytest.raises(Conflict, match="not of this task"):
+        backend.submit(wanted, ref)
+    assert jobs(server, backend) == []
 
 
 def test_a_job_of_another_run_is_not_adopted(

@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 import yaml
 from fakes.jobs import gpus, identity, job
-from kfp_jax.kfp_store import SecretRef
 from kfp_jax.manifests import environment, rights
 from kfp_jax.manifests.dialect import Dialect
 from kfp_jax.manifests.jobset import jobset
@@ -135,17 +134,15 @@ def test_a_launcher_may_do_what_it_does_and_nothing_beyond() -> None:
     allowed = [
         (group, resource, verb)
         for rule in rules
-        if "resourceNames" not in rule
         for group in rule["apiGroups"]
         for resource in rule["resources"]
         for verb in rule["verbs"]
     ]
     calls = [call for right in rights.LAUNCHER for call in right.calls()]
     assert sorted(allowed) == sorted(calls)
-    # What a pipeline's task reads as KFP's own launcher does: one secret, and no other.
-    named = [rule for rule in rules if rule.keys() != {"apiGroups", "resources", "verbs"}]
-    secret = {"apiGroups": [""], "resources": ["secrets"], "verbs": ["get"]}
-    assert named == [{**secret, "resourceNames": [SecretRef().name]}]
+    named = {r["resources"][0]: r.pop("resourceNames") for r in rules if "resourceNames" in r}
+    assert named == {r.resource: [r.name] for r in rights.LAUNCHER if r.name}
+    assert all(rule.keys() == {"apiGroups", "resources", "verbs"} for rule in rules)
 
 
 @pytest.mark.parametrize(

@@ -23,12 +23,12 @@ CORE = tuple(
     ("v1", plural)
     for plural in (
         "configmaps",
-        "secrets",
         "events",
         "limitranges",
         "namespaces",
         "pods",
         "resourcequotas",
+        "secrets",
         "services",
         "persistentvolumeclaims",
     )

@@ -3,6 +3,7 @@
 import json
 import shutil
 import socket
+import ssl
 import subprocess
 import sys
 import time
@@ -17,11 +18,20 @@ READ_ONLY_KEY = "kfp-jax-reader"
 WRITER_KEY = "kfp-jax-writer"  # may not make a bucket
 
 
-class S3Server:
-    """SeaweedFS with accounts that may do all, all but make a bucket, and read."""
+_ANY_CERTIFICATE = ssl.create_default_context()
+_ANY_CERTIFICATE.check_hostname = False
+_ANY_CERTIFICATE.verify_mode = ssl.CERT_NONE
 
-    def __init__(self, folder: Path) -> None:
+
+class S3Server:
+    """SeaweedFS with accounts that may do all, all but make a bucket, and read.
+
+    With `tls`, a folder that holds key.pem and cert.pem, it speaks TLS alone.
+    """
+
+    def __init__(self, folder: Path, *, tls: Path | None = None) -> None:
         self._folder = folder
+        self._tls = tls
         self._ports = _free_ports(8)
         self._process: subprocess.Popen[bytes] | None = None
         accounts = [
@@ -38,7 +48,7 @@ class S3Server:
 
     @property
     def endpoint(self) -> str:
-        return f"http://127.0.0.1:{self._ports[0]}"
+        return f"{'https' if self._tls else 'http'}://127.0.0.1:{self._ports[0]}"
 
     def environ(self, access: str = ACCESS_KEY, secret: str = SECRET_KEY) -> dict[str, str]:
         """The variables by which a program finds the server."""
@@ -60,6 +70,7 @@ class S3Server:
             "filer.port": filer, "filer.port.grpc": filer_grpc,
             "s3.port.iceberg": 0, "s3.port.lance": 0,
         }  # fmt: skip
+        tls = ("key", "cert") if self._tls else ()
         with (self._folder / "log").open("ab") as log:
             self._process = subprocess.Popen(
                 [
@@ -70,6 +81,7 @@ class S3Server:
                     f"-filer.localSocket={self._folder / 'filer.sock'}",
                     f"-s3.localSocket={self._folder / 's3.sock'}",
                     *(f"-{name}={port}" for name, port in ports.items()),
+                    *(f"-s3.{name}.file={self._tls}/{name}.pem" for name in tls),
                 ],
                 stdout=log, stderr=log, cwd=self._folder,
             )  # fmt: skip
@@ -110,7 +122,9 @@ class S3Server:
         end = time.monotonic() + 60
         while time.monotonic() < end:
             try:
-                with urllib.request.urlopen(f"{self.endpoint}/healthz", timeout=2):
+                with urllib.request.urlopen(
+                    f"{self.endpoint}/healthz", timeout=2, context=_ANY_CERTIFICATE
+                ):
                     return
             except (urllib.error.URLError, OSError):
                 time.sleep(0.1)

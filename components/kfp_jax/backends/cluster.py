@@ -2,8 +2,9 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any
 
 from kfp_jax.backends.adoption import Verdict, judge
@@ -18,18 +19,40 @@ from kfp_jax.kube.requests import PODS, Resource
 from kfp_jax.kube.resources import CLAIMS, EVENTS, SERVICES
 from kfp_jax.kube.stop import Stop
 from kfp_jax.kube.watch import Added, Deleted, Listed, Modified, Target, watch
+from kfp_jax.manifests.claims import on_claims
 from kfp_jax.manifests.environment import NODE
 from kfp_jax.manifests.identity import JOB_LABEL, STUDY, Identity, Owner, label
-from kfp_jax.manifests.pod import warnings
+from kfp_jax.manifests.pod import is_on_volume, warnings
 from kfp_jax.names import attempt_of, job_name, label_value, next_attempt
 from kfp_jax.spec import TrainSpec
 from kfp_jax.status import JobStatus
 
 # Kubernetes gives a pod 30 s to save and leave unless its spec says otherwise.
 GONE_SECONDS = 60.0
+# How long `submit` builds on what `validate` saw: launchers call the one right after the other.
+_FRESH_SECONDS = 5.0
 # For what waits for a process that has failed; 0 would not wait for the machine's word.
 STRANDED_SECONDS = 1
 _NAMES_TRIED = 100
+
+
+@dataclass(frozen=True)
+class _Seen:
+    """What there was before a job is made.
+
+    Attributes:
+        base: What the job is made from.
+        job: What has its name already, or None.
+        others: What else has that name, and is needed under it.
+        pods: Whether there are pods of that name.
+        at: When this was seen.
+    """
+
+    base: Manifest
+    job: Manifest | None
+    others: Mapping[Resource, Manifest]
+    pods: bool
+    at: float
 
 
 def refused(error: Rejected) -> SpecError:
@@ -73,17 +96,20 @@ class ClusterBackend(ABC):
         self._owner = owner if self._namespace == client.namespace else None
         self._observers: dict[str, Observer] = {}
         self._study = self._study_watch()
-        # What a job was checked with: `submit` follows at once, and needs the same.
-        self._checked: dict[str, Manifest] = {}
+        self._seen: dict[str, _Seen] = {}  # by `validate`, for the `submit` that follows
 
     def validate(self, spec: TrainSpec, cancelled: Callable[[], bool] = never) -> list[str]:
         """Asks the server, which stores nothing, whether it would take the job."""
         del cancelled  # nothing here takes long
         identity = self._identity(job_name(spec.name, spec.output_uri, 1))
-        with ThreadPoolExecutor(2) as pool:  # the dry run takes longest
+        spec = on_claims(spec)
+        with ThreadPoolExecutor(3) as pool:  # the dry run takes longest
             rights = pool.submit(self._check_rights)
             claims = pool.submit(self._check_claims, spec)
-            found = [*self._check(spec, identity)]
+            base = self._read_base(spec, identity)
+            seen = pool.submit(self._look, identity, base)
+            found = [*self._check(spec, identity, base)]
+        self._seen[identity.name] = seen.result()
         return [*found, *rights.result(), *claims.result(), *warnings(spec)]
 
     def _check_claims(self, spec: TrainSpec) -> list[str]:
@@ -142,6 +168,7 @@ class ClusterBackend(ABC):
             Conflict: A job of that name with another spec runs, or somebody else's has the name.
             Rejected: The server refuses the job.
         """
+        spec = on_claims(spec)
         name = ref.name
         for _ in range(_NAMES_TRIED):
             identity = self._identity(name)
@@ -207,12 +234,25 @@ class ClusterBackend(ABC):
         if self._study:
             self._study.close()
 
+    def has_on_volume(self, spec: TrainSpec) -> bool:
+        """Returns whether the nodes write the job's output to a volume, which others can see too.
+
+        Raises:
+            SpecError: The runtime that the job names is not there.
+        """
+        identity = self._identity(job_name(spec.name, spec.output_uri, 1))
+        return is_on_volume(spec.output_uri, self._mount_paths(spec, identity))
+
     @abstractmethod
-    def _check(self, spec: TrainSpec, identity: Identity) -> Sequence[str]:
-        """Returns warnings about a job that the server would take, or raises."""
+    def _mount_paths(self, spec: TrainSpec, identity: Identity) -> Sequence[str]:
+        """Returns where the nodes have volumes, as far as this account may know."""
+
+    @abstractmethod
+    def _check(self, spec: TrainSpec, identity: Identity, base: Manifest) -> Sequence[str]:
+        """Returns warnings about a job that the server would take, or raises; see `_create`."""
 
     def _read_base(self, spec: TrainSpec, identity: Identity) -> Manifest:
-        """Returns what is there already of all that the job is made from."""
+        """Returns what is there already of all that the job is made from, or raises."""
         del spec, identity
         return {}
 
@@ -296,23 +336,36 @@ class ClusterBackend(ABC):
 
     def _obtain(self, spec: TrainSpec, identity: Identity) -> Manifest | None:
         """Returns the job of that name, made now or before; None where the name is used up."""
-        around = (*self.watched[1:], SERVICES)
-        with ThreadPoolExecutor(len(around) + 3) as pool:  # one after another they would add up
-            base = pool.submit(self._read_base, spec, identity)
-            pods = pool.submit(self._has_pods, identity)
-            others = {kind: pool.submit(self._get, kind, identity.name) for kind in around}
-            found = self._get(self.job, identity.name)
+        seen = self._seen.pop(identity.name, None)
+        if seen is None or self._client.clock.now() - seen.at > _FRESH_SECONDS:
+            seen = self._look(identity, self._read_base(spec, identity))
+        found = seen.job
         if found is None:
-            if self._is_used(identity, others) or pods.result():
+            if _is_used(identity, seen.others) or seen.pods:
                 self._wait_for_pods(identity.name)
                 return None
             try:
-                return self._create(spec, identity, base.result())
+                return self._create(spec, identity, seen.base)
             except Conflict:  # made meanwhile, by a try of ours whose answer was lost, say
                 found = self._get(self.job, identity.name)
                 if found is None:
                     raise
         return self._judged(found, spec, identity)
+
+    def _look(self, identity: Identity, base: Manifest) -> _Seen:
+        """Reads what has a job's name; what may not be read is taken for not there."""
+        at = self._client.clock.now()
+        around = (*self.watched[1:], SERVICES)
+        with ThreadPoolExecutor(len(around) + 1) as pool:  # one after another they would add up
+            pods = pool.submit(self._has_pods, identity)
+            reading = {kind: pool.submit(self._get, kind, identity.name) for kind in around}
+            job = self._get(self.job, identity.name)
+        others = {}
+        for kind, read in reading.items():
+            with suppress(Forbidden):
+                if item := read.result():
+                    others[kind] = item
+        return _Seen(base, job, others, pods.result(), at)
 
     def _judged(self, found: Manifest, spec: TrainSpec, identity: Identity) -> Manifest | None:
         objects = {kind: self._get(kind, identity.name) for kind in self.watched[1:]}
@@ -358,31 +411,6 @@ class ClusterBackend(ABC):
             " try again later, or look at their machines."
         )
 
-    def _is_used(
-        self, identity: Identity, others: Mapping[Resource, Future[Manifest | None]]
-    ) -> bool:
-        """Returns whether something of an earlier job of that name is still being removed.
-
-        Raises:
-            Conflict: What the job will need the name for is somebody else's.
-        """
-        for kind, reading in others.items():
-            with suppress(Forbidden):
-                item = reading.result()
-                if item is None:
-                    continue
-                metadata = item["metadata"]
-                owners = metadata.get("ownerReferences") or ()
-                if metadata.get("labels", {}).get(JOB_LABEL) == identity.name or any(
-                    owner["name"] == identity.name for owner in owners
-                ):
-                    return True
-                raise Conflict(
-                    f"{kind} {identity.name} in namespace {self._namespace} is not of this task,"
-                    " and the job needs that name; delete it or use another name."
-                )
-        return False
-
     def _has_pods(self, identity: Identity) -> bool:
         selector = f"{JOBSET_NAME}={identity.name}"
         return bool(self._client.list(PODS, self._namespace, labels=selector).items)
@@ -418,3 +446,22 @@ class ClusterBackend(ABC):
             return self._client.get(kind, self._namespace, name)
         except NotFound:
             return None
+
+
+def _is_used(identity: Identity, others: Mapping[Resource, Manifest]) -> bool:
+    """Returns whether something of an earlier job of that name is still being removed.
+
+    Raises:
+        Conflict: What the job will need the name for is somebody else's.
+    """
+    for kind, item in others.items():
+        metadata = item["metadata"]
+        owners = metadata.get("ownerReferences") or ()
+        ours = metadata.get("labels", {}).get(JOB_LABEL) == identity.name
+        if ours or any(owner["name"] == identity.name for owner in owners):
+            return True
+        raise Conflict(
+            f"{kind} {identity.name} in namespace {identity.namespace} is not of this task, and"
+            " the job needs that name; delete it or use another name."
+        )
+    return False

@@ -14,6 +14,7 @@ from kfp_jax.backends.trainjob_status import reduce_trainjob
 from kfp_jax.errors import ClusterError, Conflict, Forbidden, NotFound, Rejected, SpecError
 from kfp_jax.kube.client import Client
 from kfp_jax.kube.resources import CLUSTER_RUNTIMES, JOBSETS, RUNTIMES, TRAINJOBS
+from kfp_jax.manifests.claims import on_claims
 from kfp_jax.manifests.dialect import Dialect, dialect_of_schema, schema_fields
 from kfp_jax.manifests.identity import SPEC_HASH, Identity, Owner, owner_reference
 from kfp_jax.manifests.runtime import (
@@ -26,7 +27,7 @@ from kfp_jax.manifests.runtime import (
     ref_of,
     runtime_ref,
 )
-from kfp_jax.manifests.trainjob import trainjob
+from kfp_jax.manifests.trainjob import mount_paths, trainjob
 from kfp_jax.spec import TrainSpec
 from kfp_jax.status import JobStatus
 
@@ -49,6 +50,7 @@ class TrainerBackend(ClusterBackend):
 
     def render(self, spec: TrainSpec, ref: JobRef) -> list[dict[str, Any]]:
         """Returns the TrainJob, after its runtime if it brings one; for the newest Trainer."""
+        spec = on_claims(spec)
         identity = self._identity(ref.name)
         installed = runtime_ref(spec)
         runtime = assumed_runtime(installed) if installed else own_runtime(spec, identity)
@@ -72,24 +74,20 @@ class TrainerBackend(ClusterBackend):
         """
         _ = self.dialect
 
-    def _check(self, spec: TrainSpec, identity: Identity) -> Sequence[str]:
-        dialect = self.dialect
-        runtime = self._runtime(spec, identity)
-        made = trainjob(spec, identity, runtime=runtime, dialect=dialect)
+    def _mount_paths(self, spec: TrainSpec, identity: Identity) -> Sequence[str]:
+        return mount_paths(spec, self._read_base(spec, identity))
+
+    def _check(self, spec: TrainSpec, identity: Identity, base: Manifest) -> Sequence[str]:
+        made = trainjob(spec, identity, runtime=base, dialect=self.dialect)
         # A TrainJob is refused as long as its runtime is not there, and nothing is made here.
-        own = _is_own(runtime, identity)
-        kind, manifest = (RUNTIMES, runtime) if own else (TRAINJOBS, made)
+        kind, manifest = (RUNTIMES, base) if _is_own(base, identity) else (TRAINJOBS, made)
         try:
             self._client.create(kind, self._namespace, manifest, dry_run=True)
         except Conflict:
             pass  # `submit` finds out whose it is
         except Rejected as error:
             raise refused(error) from error
-        self._checked[identity.name] = runtime
-        return lost(spec, runtime)
-
-    def _read_base(self, spec: TrainSpec, identity: Identity) -> Manifest:
-        return self._checked.pop(identity.name, None) or self._runtime(spec, identity)
+        return lost(spec, base)
 
     def _create(self, spec: TrainSpec, identity: Identity, base: Manifest) -> Manifest:
         made = trainjob(spec, identity, runtime=base, dialect=self.dialect)
@@ -141,12 +139,14 @@ class TrainerBackend(ClusterBackend):
     def _reduce(self, objects: Objects, pods: Sequence[Pod]) -> JobStatus:
         return reduce_trainjob(objects[TRAINJOBS], objects.get(JOBSETS), pods)
 
-    def _runtime(self, spec: TrainSpec, identity: Identity) -> Manifest:
+    def _read_base(self, spec: TrainSpec, identity: Identity) -> Manifest:
         """Returns the runtime that the job refers to; its own where none that is there will do.
 
         Raises:
-            SpecError: The runtime that the user names is not there, or cannot express the job.
+            SpecError: The server has no TrainJobs that would do, or not the runtime that the user
+                names, or that one cannot express the job.
         """
+        self.check_served()
         ref = runtime_ref(spec)
         if ref is None:
             return own_runtime(spec, identity)

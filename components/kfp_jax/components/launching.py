@@ -11,11 +11,10 @@ from kfp.dsl.pipeline_task import PipelineTask
 from kfp.dsl.python_component import PythonComponent
 from kfp.dsl.structures import ComponentSpec
 
-from kfp_jax import __version__
+from kfp_jax.images import DEFAULT_PREFIX, LAUNCHER, PREFIX_VARIABLE, image, prefix
 
-# Of images/launcher: this package and kfp, no JAX. kfp.local warns about images without "python" in
-# their name.
-IMAGE = f"kfp-jax/launcher-python:{__version__}"
+# Of images/launcher: this package and kfp, no JAX.
+IMAGE = image(LAUNCHER)
 
 # What an author sets on the task is for the job's pods. The task itself needs the variables that
 # KFP fills in for it, and the volumes that both write to.
@@ -81,7 +80,8 @@ def _component(function: Callable[..., Any], **options: Any) -> Any:
     """Returns a component whose tasks take the function from their image.
 
     KFP would have its source in the pipeline's YAML, and several times in the Workflow, whose size
-    is limited. Its name for the program that runs the function is what kfp.local looks for.
+    is limited. Its name for the program that runs the function is what kfp.local looks for. Where
+    our images are kept elsewhere, tasks are told.
     """
     component: Any = dsl.component(base_image=IMAGE, install_kfp_package=False, **options)(function)
     container = component.component_spec.implementation.container
@@ -92,6 +92,8 @@ def _component(function: Callable[..., Any], **options: Any) -> Any:
         ' kfp.dsl.executor_main --component_module_path $d/c.py "$@"',
         f"from kfp_jax.components import {function.__name__}",
     ]
+    if prefix() != DEFAULT_PREFIX:
+        container.env = {**(container.env or {}), PREFIX_VARIABLE: prefix()}
     return component
 
 

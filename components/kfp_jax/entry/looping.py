@@ -13,13 +13,13 @@ from kfp_jax import storage
 from kfp_jax.cancellation import cancel_on_signals
 from kfp_jax.checks import whole
 from kfp_jax.clock import SystemClock
+from kfp_jax.entry.place import task_place
+from kfp_jax.entry.stores import artifact_place, in_store
 from kfp_jax.entry.task import (
-    artifact_place,
     errors_end_the_step,
     json_numbers,
     log_metrics,
     task_folder,
-    task_place,
     task_sink,
 )
 from kfp_jax.errors import JobCancelled, KfpJaxError, SpecError
@@ -124,7 +124,7 @@ def trial(
                 program=program,
                 parameters=_together(parameters, budget, made.parameters),
                 num_nodes=num_nodes,
-                output_uri=task_folder(outputs.model, backend),
+                output_uri=task_folder(outputs.model),
                 dataset_uri=asked.dataset_uri,
                 max_restarts=max_restarts,
                 objective=_objective(objective),
@@ -134,14 +134,12 @@ def trial(
             )
             with cancel_on_signals() as cancellation:
                 place = task_place(backend, sink)
+                spec = in_store(spec, outputs.model, place.cluster, os.environ)
                 outcome = launch(
-                    place.fitted(spec),
-                    place.backend,
-                    sink=ManySinks(sink, curve),
-                    cancellation=cancellation,
+                    spec, place.backend, sink=ManySinks(sink, curve), cancellation=cancellation
                 )
             changes = ended_trial(outcome, objective, pruned=False)
-            changes |= _publish_trial(outputs, outcome, made.number, backend)
+            changes |= _publish_trial(outputs, outcome, made.number)
         except JobCancelled:
             raise
         except KfpJaxError as error:
@@ -183,9 +181,7 @@ def _together(*groups: Mapping[str, Any]) -> dict[str, Any]:
     return together
 
 
-def _publish_trial(
-    outputs: TrialOutputs, outcome: Outcome, number: int, backend: str
-) -> dict[str, Any]:
+def _publish_trial(outputs: TrialOutputs, outcome: Outcome, number: int) -> dict[str, Any]:
     """Makes artifacts of what a job left; the model is where it should be already.
 
     Returns:
@@ -198,10 +194,10 @@ def _publish_trial(
     if outcome.phase is Phase.CANCELLED:
         raise JobCancelled(outcome.message)
     log_metrics(outputs.metrics, outcome.metrics)
-    made = outcome.phase is Phase.SUCCEEDED and storage.exists(
-        artifact_place(outputs.model, backend)
-    )
-    if not (outcome.model_uri or made):
+    model = artifact_place(outcome.output_uri, outputs.model)
+    # A program may write the folder without our exporter, and say nothing of it.
+    made = outcome.phase is Phase.SUCCEEDED and (outcome.model_uri or storage.exists(model))
+    if not made:
         return {"job": ""}
     outputs.model.metadata.update({"program": outcome.program, "trial": number, "job": outcome.job})
     return {"job": "", "model_uri": str(outputs.model.uri)}

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from kfp import dsl
-from kfp_jax_store import join
 
 from kfp_jax import storage
 from kfp_jax.entry.task import errors_end_the_step, launch_job, log_metrics, task_folder
@@ -52,7 +51,7 @@ def promote_if_better(
         evaluation = TrainSpec(
             name="rescore",
             program="kfp_jax_runtime.evaluate",
-            output_uri=join(task_folder(outputs.metrics, backend), "rescore"),
+            output_uri=str(Path(task_folder(outputs.metrics)) / "rescore"),
             dataset_uri=dataset_uri,
             objective="accuracy",
             pods=settings.pods,
@@ -67,7 +66,7 @@ def promote_if_better(
             run=run_id,
             promoted_at="",
         )
-        contest = _Contest(folder, candidate, evaluation, backend)
+        contest = _Contest(folder, candidate, evaluation, backend, outputs.metrics)
         decision, now, before = contest.hold(Path(model.path), min_score, min_gain)
         verb = "is promoted" if decision.promote else "is not promoted"
         sys.stdout.write(f"The model {verb}: {decision.why}.\n")
@@ -92,6 +91,7 @@ class _Contest:
     candidate: InProduction
     evaluation: TrainSpec
     backend: str
+    output: dsl.Artifact
 
     def hold(
         self, model: Path, min_score: float, min_gain: float
@@ -145,5 +145,5 @@ class _Contest:
             parameters={"model": str(self.folder.path / current.model), "split": "test"},
             output_uri=f"{self.evaluation.output_uri}-{current.version}",
         )
-        outcome = launch_job(spec, self.backend)
+        outcome = launch_job(spec, self.backend, self.output)
         return {**kept, "score": outcome.metrics["accuracy"], "score_then": current.score}

@@ -1,5 +1,6 @@
 """The entry of `sweep`."""
 
+import os
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -7,18 +8,18 @@ from pathlib import Path
 from typing import Any, cast
 
 from kfp import dsl
-from kfp_jax_store import is_remote, join
+from kfp_jax_store import is_remote
 
 from kfp_jax import storage
 from kfp_jax.cancellation import cancel_on_signals
 from kfp_jax.cluster.journal import ConfigMapJournal
+from kfp_jax.entry.place import TaskPlace, task_place
+from kfp_jax.entry.stores import in_store
 from kfp_jax.entry.task import (
-    TaskPlace,
     errors_end_the_step,
     json_numbers,
     log_metrics,
     task_folder,
-    task_place,
     task_sink,
 )
 from kfp_jax.errors import OutputError
@@ -86,7 +87,7 @@ def sweep(
             program=program,
             parameters=json_numbers(parameters),
             num_nodes=num_nodes,
-            output_uri=task_folder(outputs.model, backend),
+            output_uri=task_folder(outputs.model),
             dataset_uri=dataset_uri,
             max_restarts=max_restarts,
             objective=objective,
@@ -105,7 +106,8 @@ def sweep(
         )
         sink = task_sink("sweep")
         place = task_place(backend, sink, study_name(job))
-        where, job = place.backend, place.fitted(job)
+        job = in_store(job, outputs.model, place.cluster, os.environ)
+        where = place.backend
         parallel = parallel or default_parallel(where, num_nodes)
         spec = SweepSpec(
             job=job,
@@ -124,8 +126,7 @@ def sweep(
             journal = _journal(place, spec, folder)
             end = run_sweep(spec, workers, journal, sink=news, cancellation=cancellation)
             summary = write_results(folder, spec, end)
-            # In here: a folder that stands for one in a store is empty afterwards.
-            _publish(outputs, folder, summary)
+            _publish(outputs, folder, summary)  # of a sweep in a store the folder goes after this
         error = error_of(spec, end, going_on="the step, started again,")
         if error:
             raise error
@@ -135,15 +136,16 @@ def sweep(
 
 def _journal(place: TaskPlace, spec: SweepSpec, folder: Path) -> Journal:
     """Returns what outlives this task: on a cluster its folder goes with its pod."""
-    if place.client is None:
+    if place.cluster is None:
         return FolderJournal(folder)
+    client, task = place.cluster.client, place.cluster.task
     return ConfigMapJournal(
-        place.client,
-        place.client.namespace,
+        client,
+        client.namespace,
         study_name(spec.job),
         spec.identity(),
-        place.task.labels,
-        place.task.owner,
+        task.labels,
+        task.owner,
     )
 
 
@@ -157,11 +159,10 @@ def _publish(outputs: SweepOutputs, folder: Path, summary: SweepSummary) -> None
     score = {summary.objective: best.score} if best and best.score is not None else {}
     log_metrics(outputs.metrics, {**score, **counts})
     # A program may write the folder without our exporter, and say nothing of it.
-    model = best.model_uri or join(best.output_uri, "model") if best else ""
+    model = best.model_uri or f"{best.output_uri}/model" if best else ""
     if best and storage.exists(model):
         if is_remote(model):
-            # The trial's own place, within that of this task: nothing is copied.
-            outputs.model.uri = model
+            outputs.model.uri = model  # of this task's own folder, where it stays
         else:
             _copy_model(Path(model), Path(outputs.model.path))
         facts = {"program": summary.program, "job": best.job, "trial": best.number}

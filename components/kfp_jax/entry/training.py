@@ -8,8 +8,8 @@ from typing import Any
 from kfp import dsl
 
 from kfp_jax import storage
+from kfp_jax.entry.stores import artifact_place
 from kfp_jax.entry.task import (
-    artifact_place,
     errors_end_the_step,
     json_numbers,
     launch_job,
@@ -65,7 +65,7 @@ def train(
             program=program,
             parameters=json_numbers(parameters),
             num_nodes=num_nodes,
-            output_uri=task_folder(outputs.model, backend),
+            output_uri=task_folder(outputs.model),
             dataset_uri=dataset_uri,
             max_restarts=max_restarts,
             objective=objective,
@@ -73,7 +73,7 @@ def train(
             pods=settings.pods,
             env=settings.env,
         )
-        outcome = launch_job(spec, backend, report=outputs.report)
+        outcome = launch_job(spec, backend, outputs.model, report=outputs.report)
         log_metrics(outputs.metrics, outcome.metrics)
         outputs.model.metadata.update(
             {"program": program, objective: outcome.metrics[objective], "job": outcome.job}
@@ -91,19 +91,19 @@ def prepare_data(
     pods: Mapping[str, Any],
     backend: str,
 ) -> str:
-    """Runs the `prepare_data` component. Returns the dataset's folder."""
+    """Runs the `prepare_data` component. Returns the dataset's folder, or its URI in a store."""
     with errors_end_the_step("prepare-data"):
         settings = job_settings(task_config, pods)
         spec = TrainSpec(
             name="prepare-data",
             program="kfp_jax_runtime.data.prepare",
             parameters={"dataset": name, "source": source, "folder": folder},
-            output_uri=task_folder(dataset, backend),
+            output_uri=task_folder(dataset),
             pods=settings.pods,
             env=settings.env,
         )
-        launch_job(spec, backend)
-        written = artifact_place(dataset, backend)
+        outcome = launch_job(spec, backend, dataset)
+        written = artifact_place(outcome.output_uri, dataset)
         dataset.metadata.update(storage.read_result(written, "source.json"))
         return written
 
@@ -124,14 +124,14 @@ def evaluate(
         spec = TrainSpec(
             name="evaluate",
             program="kfp_jax_runtime.evaluate",
-            parameters={"model": artifact_place(model, backend), "split": split},
-            output_uri=task_folder(outputs.metrics, backend),
+            parameters={"model": model.path, "split": split},
+            output_uri=task_folder(outputs.metrics),
             dataset_uri=dataset_uri,
             objective="accuracy",
             pods=settings.pods,
             env=settings.env,
         )
-        outcome = launch_job(spec, backend)
+        outcome = launch_job(spec, backend, outputs.metrics, inputs={"model": model})
         log_metrics(outputs.metrics, outcome.metrics)
         evaluation = storage.read_result(outcome.output_uri, storage.EVALUATION)
         outputs.classes.log_confusion_matrix(evaluation["classes"], evaluation["confusion"])

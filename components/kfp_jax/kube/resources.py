@@ -6,8 +6,8 @@ __all__ = ["PODS"]
 
 EVENTS = Resource("", "v1", "events")
 SERVICES = Resource("", "v1", "services")
-CONFIG_MAPS = Resource("", "v1", "configmaps")
 SECRETS = Resource("", "v1", "secrets")
+CONFIG_MAPS = Resource("", "v1", "configmaps")
 NAMESPACES = Resource("", "v1", "namespaces")
 CLAIMS = Resource("", "v1", "persistentvolumeclaims")
 QUOTAS = Resource("", "v1", "resourcequotas")

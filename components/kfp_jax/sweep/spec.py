@@ -7,8 +7,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from kfp_jax_store import is_remote
-
 from kfp_jax.checks import json_object, whole
 from kfp_jax.errors import SpecError
 from kfp_jax.spec import TrainSpec
@@ -74,8 +72,7 @@ class SweepSpec:
             parameters={**self.job.parameters, **parameters},
             output_uri=f"{self.job.output_uri.rstrip('/')}/trials/{number:04d}",
             checkpoint_uri="",
-            # In a store there is nothing that the nodes of two jobs could share.
-            shared_uri="" if is_remote(self.job.output_uri) else self.job.output_uri,
+            shared_uri=self.job.output_uri,
         )
 
     def lasting(self) -> dict[str, Any]:

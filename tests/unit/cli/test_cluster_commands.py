@@ -348,12 +348,18 @@ def test_doctor_asks_for_exactly_the_rights_of_the_launcher(
 ) -> None:
     run("doctor", "--backend", "jobset", "--json")
     asked = {
-        (item.get("group", ""), item["resource"], item.get("subresource", ""), item["verb"])
+        (
+            item.get("group", ""),
+            item["resource"],
+            item.get("subresource", ""),
+            item["verb"],
+            item.get("name", ""),
+        )
         for call in server.calls("POST", "selfsubjectaccessreviews")
         for item in [call.body["spec"]["resourceAttributes"]]
     }
     assert asked == {
-        (group, resource.partition("/")[0], resource.partition("/")[2], verb)
+        (group, resource.partition("/")[0], resource.partition("/")[2], verb, right.name)
         for right in LAUNCHER
         for group, resource, verb in right.calls()
     }
@@ -365,6 +371,61 @@ def test_doctor_is_content_with_a_sound_cluster(server: FakeApiServer, run: Run)
     server.openapi[JOBSET] = {"components": {"schemas": {"v1alpha2.JobSet": schema}}}
     result = run("doctor", "--backend", "jobset")
     assert (result.code, result.out.splitlines()[-1]) == (0, "A job can run: jobset.")
+
+
+STORES = {
+    "kfps own": ({}, "ok", "minio://mlpipeline/v2/artifacts at http://seaweedfs.kubeflow:9000, by"),
+    "the pods' own": (
+        {"defaultPipelineRoot": "s3://b/root"},
+        "ok",
+        "s3://b/root at its own address, by an identity of the pods' own",
+    ),
+    "unclear": ({"providers": "minio: 1"}, "note", "has no mapping for minio"),
+    "denied": (
+        {
+            "providers": json.dumps(
+                {
+                    "minio": {
+                        "default": {
+                            "credentials": {
+                                "secretRef": {
+                                    "secretName": "hidden",
+                                    "accessKeyKey": "a",
+                                    "secretKeyKey": "b",
+                                }
+                            }
+                        }
+                    }
+                }
+            )
+        },
+        "note",
+        "whose secret hidden this account may not get",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", STORES)
+def test_doctor_says_where_artifacts_go_and_whether_it_may_read_them(
+    server: FakeApiServer, run: Run, case: str
+) -> None:
+    data, level, seen = STORES[case]
+    server.put("v1", "configmaps", {"metadata": {"name": "kfp-launcher"}, "data": data})
+    server.allowed = lambda attributes: attributes.get("name") != "hidden"
+    found = json.loads(run("doctor", "--backend", "jobset", "--json").out)["findings"]
+    (finding,) = [f for f in found["the cluster"] if f["check"] == "artifacts' store"]
+    assert finding["level"] == level
+    assert seen in finding["seen"]
+
+
+def test_doctor_says_what_is_not_possible_without_the_secret(
+    server: FakeApiServer, run: Run
+) -> None:
+    server.allowed = lambda attributes: attributes["resource"] != "secrets"
+    found = json.loads(run("doctor", "--backend", "jobset", "--json").out)["findings"]
+    (finding,) = [f for f in found["the cluster"] if f["check"].startswith("right secrets")]
+    assert finding["check"] == "right secrets mlpipeline-minio-artifact"
+    assert "no artifacts in the object store of Kubeflow Pipelines" in finding["seen"]
 
 
 def test_an_unreachable_cluster_is_a_finding(server: FakeApiServer, run: Run) -> None:
@@ -412,7 +473,7 @@ def test_validate_asks_the_server_and_stores_nothing(server: FakeApiServer, run:
     (call,) = server.calls("POST", "/jobsets")
     assert call.query["dryRun"] == "All"
     assert server.objects.get((JOBSET, "jobsets"), {}) == {}
-    server.fail(422, path="/jobsets", message="spec.replicatedJobs is wrong")
+    server.fail(422, method="POST", path="/jobsets", message="spec.replicatedJobs is wrong")
     refused = run("validate", *arguments, "--", "python", "train.py")
     assert refused.code == 2
     assert "spec.replicatedJobs is wrong" in refused.err
