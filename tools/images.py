@@ -46,8 +46,9 @@ UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9}
 # Prints a digest of each folder: what is in it, whose it is, who may do what with it.
 LISTING = """\
 import hashlib, os
+OTHERS = ("/proc", "/sys", "/dev", "/run") # where a builder mounts and writes
 for folder, folders, files in os.walk("/"):
-    folders[:] = sorted(f for f in folders if folder + f not in ("/proc", "/sys", "/dev"))
+    folders[:] = sorted(f for f in folders if folder + f not in OTHERS)
     digest = hashlib.sha256()
     for path in (os.path.join(folder, name) for name in sorted([*folders, *files])):
         seen = os.lstat(path)
@@ -218,9 +219,10 @@ def differences(builder: Builder, folder: str) -> list[str]:
                 shutil.copytree(source, copy / item, ignore=ignore)
             else:
                 shutil.copy(source, copy)
+        once = secrets.token_hex(8)  # else the second build comes from the first one's layers
         for first in ("base.sh", "build.txt"):
             with (copy / "images" / first).open("a") as file:
-                file.write("# again\n")
+                file.write(f"# {once}\n")
         dockerfile = copy / "images" / folder / "Dockerfile"
         build(builder, f"{name}-again", dockerfile, copy, unloaded(scratch))
         one, other = (contents(builder, built, scratch) for built in (name, f"{name}-again"))

@@ -5,6 +5,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from kfp_jax_store import is_remote, join
 
@@ -12,6 +13,7 @@ from kfp_jax import storage
 from kfp_jax.backends.base import Backend, JobRef
 from kfp_jax.cancellation import Cancellation
 from kfp_jax.clock import Clock, SystemClock
+from kfp_jax.contained import path_below, refuse_links
 from kfp_jax.diagnosis import Diagnosis, Facts, diagnose
 from kfp_jax.errors import ClusterError, JobCancelled, OutputError
 from kfp_jax.names import job_name
@@ -89,10 +91,10 @@ def run_job(
         storage.forget_results(folder)
         with _submitted(spec, backend, ref, recorder, sink) as job:
             end = job.followed(clock, cancellation)
-            outcome = _collect(spec, job.ref, end, recorder)
+            outcome = _collect(spec, job.ref, end, recorder, folder)
             storage.write_json(folder / storage.RESULT, outcome.to_json())
             keep(outcome)
-        _check_model(outcome)
+        _check_model(outcome, folder)
     sink.status(ref.name, JobStatus(outcome.phase, restarts=outcome.attempts - 1))
     return outcome
 
@@ -195,7 +197,7 @@ def _with_joined(status: JobStatus, spec: TrainSpec, joined: int) -> JobStatus:
     return status
 
 
-def _collect(spec: TrainSpec, ref: JobRef, end: _End, recorder: Recorder) -> Outcome:
+def _collect(spec: TrainSpec, ref: JobRef, end: _End, recorder: Recorder, folder: Path) -> Outcome:
     """Puts together how the job ended."""
     phase, diagnosis = _verdict(spec, ref, end, recorder)
     result = recorder.result
@@ -218,15 +220,19 @@ def _collect(spec: TrainSpec, ref: JobRef, end: _End, recorder: Recorder) -> Out
         attempts=end.status.restarts + 1,
         output_uri=output,
         dataset_uri=spec.dataset_uri,
-        model_uri=join(output, model) if isinstance(model, str) else "",
+        model_uri=_model_uri(output, folder, model) if isinstance(model, str) else "",
         versions=versions if isinstance(versions, dict) else {},
         failed_process=root,
         last_lines=recorder.tails().get(root, ()) if root is not None else (),
     )
 
 
-def _check_model(outcome: Outcome) -> None:
-    """Refuses a model that the nodes wrote where nobody but they could see it."""
+def _model_uri(output: str, folder: Path, name: str) -> str:
+    return join(output, str(path_below(folder, name, "Model").relative_to(folder)))
+
+
+def _check_model(outcome: Outcome, folder: Path) -> None:
+    """Refuses a model that only the nodes can see, or that leads elsewhere."""
     if outcome.model_uri and not storage.exists(outcome.model_uri):
         remedy = (
             "see that both reach the same store, by the same AWS_ENDPOINT_URL"
@@ -237,6 +243,11 @@ def _check_model(outcome: Outcome) -> None:
             f"Job {outcome.job} wrote its model to {outcome.model_uri}, but here that is not there;"
             f" {remedy}."
         )
+    if is_remote(outcome.output_uri):
+        return  # objects are no links
+    # One that is not told of is an artifact, too.
+    for model in {folder / "model", Path(outcome.model_uri or folder / "model")}:
+        refuse_links(model, "Model")
 
 
 def _verdict(

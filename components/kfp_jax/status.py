@@ -1,7 +1,7 @@
 """What a job is doing, and how it ended: values and the pure rules that make them."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
@@ -193,7 +193,7 @@ class Outcome:
         """Returns the content of `result.json`; numbers that are not finite become strings."""
         return {
             "schema": RESULT_SCHEMA,
-            **asdict(self),
+            **vars(self),
             "metrics": {name: json_number(value) for name, value in self.metrics.items()},
             "last_lines": list(self.last_lines),
         }

@@ -7,12 +7,13 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 from urllib.parse import unquote
 
 from kfp_jax_store import is_remote
 
 from kfp_jax import object_store
+from kfp_jax.contained import open_text
 from kfp_jax.errors import Conflict, OutputError, SpecError
 
 RESULT = "result.json"
@@ -22,6 +23,7 @@ REPORT = "report.html"
 
 # Less than this and not even the logs of a short run would fit.
 MIN_FREE_BYTES = 16 * 1024 * 1024
+_PROBE = "\0" * 4096
 
 CLAIM = "pvc://"
 """Begins the URI of a folder that only the pods of a job see."""
@@ -182,9 +184,8 @@ def writable_folder(path: Path, what: str) -> None:
     """
     try:
         path.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(dir=path) as probe:
-            probe.write(b"\0" * 4096)
-            probe.flush()
+        with tempfile.TemporaryFile(dir=path, buffering=0) as probe:
+            probe.write(_PROBE.encode())
     except OSError as error:
         raise SpecError(
             f"{what} {path} cannot be written: {error.strerror}; choose another folder."
@@ -200,15 +201,9 @@ def output_folder(uri: str) -> Iterator[Path]:
         Conflict: A running job holds it.
     """
     path = here(uri, "output_uri")
-    writable_folder(path, "output_uri")
-    try:
-        free = os.statvfs(path).f_bavail * os.statvfs(path).f_frsize
-        lock = (path / ".lock").open("w")
-    except OSError as error:
-        raise SpecError(
-            f"output_uri {path} cannot be written: {error.strerror}; choose another folder."
-        ) from error
-    with lock:
+    with _lock_file(path) as lock:
+        space = os.statvfs(path)
+        free = space.f_bavail * space.f_frsize
         if free < MIN_FREE_BYTES:
             raise SpecError(
                 f"output_uri {path} has {free / 2**20:.1f} MiB of space left; free some or choose"
@@ -228,6 +223,29 @@ def output_folder(uri: str) -> Iterator[Path]:
         stale = (RESULT, EVALUATION, REPORT)
         with object_store.sent_at_the_end(uri, path, goes_on=(HISTORY,), stale=stale):
             yield path
+
+
+def _lock_file(folder: Path) -> TextIO:
+    """Makes a folder and its lock, and finds by it that files can be written there.
+
+    A probe of its own would be one more file a trial, deleted at once: ext4 makes every new file
+    dearer for five seconds after that, as it looks for an inode that was not just freed.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = open_text(folder / ".lock", "a")
+        try:
+            lock.write(_PROBE)
+            lock.flush()
+            lock.truncate(0)
+        except BaseException:
+            lock.close()
+            raise
+    except OSError as error:
+        raise SpecError(
+            f"output_uri {folder} cannot be written: {error.strerror}; choose another folder."
+        ) from error
+    return lock
 
 
 def forget_results(folder: Path) -> None:
@@ -265,7 +283,9 @@ def write_text(path: Path, text: str) -> None:
     """
     partial = path.with_name(f".{path.name}.partial")
     try:
-        partial.write_text(text, encoding="utf-8")
+        partial.unlink(missing_ok=True)
+        with open_text(partial, "x") as file:
+            file.write(text)
         partial.replace(path)
     except OSError as error:
         raise OutputError(
@@ -280,7 +300,8 @@ def read_json(path: Path) -> dict[str, Any]:
         OutputError: It is missing or holds something else.
     """
     try:
-        data = json.loads(path.read_text(encoding="utf-8"))
+        with open_text(path, "r") as file:
+            data = json.load(file)
     except (OSError, ValueError) as error:
         raise OutputError(f"{path} cannot be read: {error}; run the job again.") from error
     if not isinstance(data, dict):

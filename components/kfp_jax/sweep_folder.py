@@ -1,5 +1,6 @@
 """The files in a sweep's output folder: what it is, its trials, and what is made of them."""
 
+import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -7,6 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from kfp_jax import storage
+from kfp_jax.backends.local import LocalBackend
+from kfp_jax.checks import json_object
+from kfp_jax.contained import open_text
 from kfp_jax.errors import OutputError, SpecError
 from kfp_jax.html.leaderboard import render_leaderboard
 from kfp_jax.sweep.end import SweepEnd, summary_of
@@ -14,7 +18,7 @@ from kfp_jax.sweep.importance import importances
 from kfp_jax.sweep.spec import SweepSpec
 from kfp_jax.sweep.summary import SweepSummary
 from kfp_jax.sweep.table import read_trials, to_csv, to_json_lines
-from kfp_jax.sweep.trial import Trial
+from kfp_jax.sweep.trial import Trial, TrialState
 
 STUDY = "study.json"
 JOURNAL = "journal.jsonl"
@@ -24,24 +28,34 @@ TRIALS_CSV = "trials.csv"
 LEADERBOARD = "leaderboard.html"
 
 
+# What may change from start to start, but not for a job that has begun.
+_OF_A_JOB = "trials_run_with"
+_HERE = LocalBackend.where
+
+
 @contextmanager
-def sweep_folder(spec: SweepSpec, *, resume: bool) -> Iterator[Path]:
+def sweep_folder(spec: SweepSpec, *, resume: bool, where: str = _HERE) -> Iterator[Path]:
     """Makes a sweep's output folder and holds it, so that two sweeps never write into one.
 
     Args:
         spec: The sweep.
         resume: Whether to go on with one that the folder holds.
+        where: The backend's `where`.
 
     Raises:
-        SpecError: It holds another sweep, or one that was not asked for; or it cannot be written.
+        SpecError: It holds another sweep, or one that was not asked for, or one whose trials may
+            still run as what they can no longer be; or it cannot be written.
         Conflict: A running sweep holds it.
     """
     with storage.output_folder(spec.job.output_uri) as folder:
         path = folder / STUDY
         # One that was refused or stopped before its first trial holds nothing to go on with.
         if path.exists() and (folder / JOURNAL).exists():
-            _check_same(storage.read_json(path), spec.lasting(), folder, resume=resume)
-        storage.write_json(path, {"schema": 1, **spec.lasting()})
+            found = storage.read_json(path)
+            _check_same(found, spec.lasting(), folder, resume=resume)
+            _check_running(found.get(_OF_A_JOB), _of_a_job(spec, where), folder)
+        of_a_job = _of_a_job(spec, where)
+        storage.write_json(path, {"schema": 1, **spec.lasting(), _OF_A_JOB: of_a_job})
         yield folder
 
 
@@ -60,6 +74,36 @@ def _check_same(
             )
 
 
+def _check_running(found: Mapping[str, Any] | None, asked: Mapping[str, Any], folder: Path) -> None:
+    """Refuses another job for a trial whose job may still be in the cluster.
+
+    Such a trial is one that the launcher has begun and not ended: it was killed. On one machine its
+    processes have ended with it.
+    """
+    if not found or found.get("backend") == _HERE:
+        return
+    changed = sorted(name for name in {*found, *asked} if found.get(name) != asked.get(name))
+    left = [t.number for t in FolderJournal(folder).read() if t.state is TrialState.RUNNING]
+    if changed and left:
+        raise SpecError(
+            f"{folder} holds a sweep whose trial {left[0]} may still run ({found.get('backend')}),"
+            f" but {', '.join(changed)} changed since it was started; leave that as it was until it"
+            " has ended, or go on as it was and press Ctrl-C to end it."
+        )
+
+
+def _of_a_job(spec: SweepSpec, where: str) -> dict[str, Any]:
+    """Returns what a trial's job is made of beside what lasts; of variables no value."""
+    job = spec.job.to_json()
+    limits, pods = ({f"{of}.{k}": v for k, v in job[of].items()} for of in ("limits", "pods"))
+    env = {f"env.{name}": _digest(value) for name, value in spec.job.env.items()}
+    return json_object("the sweep", {"backend": where, **limits, **pods, **env})
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode(errors="surrogateescape")).hexdigest()[:16]
+
+
 class FolderJournal:
     """Trials as lines appended to a file; the last line of a trial holds."""
 
@@ -75,7 +119,8 @@ class FolderJournal:
         if not self._path.exists():
             return []
         try:
-            lines = self._path.read_text(encoding="utf-8").split("\n")
+            with open_text(self._path, "r") as file:
+                lines = file.read().split("\n")
             # What follows the last newline is the half line of a launcher that was killed.
             trials = {trial.number: trial for trial in map(_trial, lines[:-1])}
         except (OSError, ValueError, SpecError) as error:
@@ -92,7 +137,7 @@ class FolderJournal:
             OutputError: The file cannot be written.
         """
         try:
-            with self._path.open("a", encoding="utf-8") as file:
+            with open_text(self._path, "a") as file:
                 file.write(to_json_lines([trial]))
         except OSError as error:
             raise OutputError(

@@ -1,5 +1,7 @@
 """A sweep's news as the news of one job: for logs, and for the screen of a pipeline."""
 
+from collections.abc import Sequence
+
 from kfp_jax.clock import Clock, SystemClock
 from kfp_jax.reports import Kind, Report
 from kfp_jax.sinks import Sink, show_number
@@ -21,6 +23,13 @@ class SweepNews:
         self._ended = 0
         self._begun = False
         self._best: Trial | None = None
+
+    def kept(self, trials: Sequence[Trial]) -> None:
+        """Counts them, and says that they are not made again."""
+        self._ended = len(trials)
+        self._best = next(iter(ranked(trials, self._spec.study.direction)), None)
+        if trials:
+            self._sink.note(f"{len(trials):,} of {self._total:,} trials were made before and stay.")
 
     def trial(self, trial: Trial, phase: Phase) -> None:
         """Tells of a trial that has ended; the others only make a log long."""

@@ -3,19 +3,20 @@
 import math
 import os
 import threading
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from queue import Empty, SimpleQueue
 from typing import Any, Protocol
 
 from kfp_jax import storage
-from kfp_jax.backends.base import Backend, LogLine
+from kfp_jax.backends.base import Backend, JobRef, LogLine
 from kfp_jax.backends.warm import WarmBackend
 from kfp_jax.cancellation import Cancellation
 from kfp_jax.clock import Clock, SystemClock
-from kfp_jax.errors import JobCancelled, KfpJaxError
-from kfp_jax.launch import run_job
+from kfp_jax.errors import JobCancelled, KfpJaxError, NotFound
+from kfp_jax.launch import job_ref, run_job
+from kfp_jax.manifests.identity import STUDY
 from kfp_jax.names import job_name
 from kfp_jax.reports import Kind, Report
 from kfp_jax.spec import TrainSpec
@@ -23,7 +24,7 @@ from kfp_jax.status import JobStatus, Outcome, Phase
 from kfp_jax.sweep.end import End, SweepEnd
 from kfp_jax.sweep.pruning import should_prune
 from kfp_jax.sweep.spec import SweepSpec
-from kfp_jax.sweep.suggestions import suggest
+from kfp_jax.sweep.suggestions import suggest, warm_start_problem
 from kfp_jax.sweep.trial import Trial, TrialState, extended
 
 _LOOK_SECONDS = 0.2
@@ -33,6 +34,10 @@ _PARALLEL_ON_A_CLUSTER = 4
 
 class SweepSink(Protocol):
     """Takes the news of a sweep, from the threads of its trials, one call at a time."""
+
+    def kept(self, trials: Sequence[Trial]) -> None:
+        """Takes, before all else, the trials that an earlier start has brought to their end."""
+        ...
 
     def trial(self, trial: Trial, phase: Phase) -> None:
         """Takes a trial that was started, has reported the objective, or has ended."""
@@ -67,7 +72,9 @@ def run_sweep(
     """Runs trials until enough have ended; a failed trial is a result, not an error.
 
     Goes on with what the journal holds: finished trials stay as they are, those that were running
-    are run again under their numbers, and a cluster's job that still runs is adopted.
+    are run again under their numbers, and a cluster's job that still runs is adopted, before any
+    other trial is started. What is left of an earlier sweep in the same folder is no result of this
+    one.
 
     Args:
         spec: What to try.
@@ -98,7 +105,11 @@ _PHASES = {
 def study_name(job: TrainSpec) -> str:
     """Returns what a sweep's jobs have in common: the same for the same output folder."""
     identity = storage.place(job.output_uri, "output_uri")
-    return job_name(job.name, identity, 1).rpartition("-")[0]
+    return _all_attempts(job_name(job.name, identity, 1))
+
+
+def _all_attempts(name: str) -> str:
+    return name.rpartition("-")[0]
 
 
 def default_parallel(backend: Backend, num_nodes: int) -> int:
@@ -132,6 +143,8 @@ class _Sweep:
         self._clock = clock
         self._trials = {trial.number: trial for trial in journal.read()}
         self._to_redo = sorted(n for n, t in self._trials.items() if _is_to_redo(t))
+        self._next = max(self._trials, default=-1) + 1
+        self._failed = sum(trial.state is TrialState.FAILED for trial in self._trials.values())
         # Times of an earlier start lie before those of this one.
         before = (trial.started + trial.seconds for trial in self._trials.values())
         self._began = clock.now() - max(before, default=0.0)
@@ -141,14 +154,18 @@ class _Sweep:
         self._lock = threading.RLock()
         self._validated = False
         self._trouble: KfpJaxError | None = None
+        self._left: dict[str, JobRef] = {}  # by what all attempts' names begin with
 
     def run(self, cancelled: Callable[[], bool]) -> SweepEnd:
         """Starts trials, and waits for those that run, until there is nothing more to do."""
         none_left: End | None = None
+        self._sink.kept([trial for trial in self._trials.values() if not _is_to_redo(trial)])
+        self._tell_of_warm_start()
+        self._find_left()
         try:
             while True:
                 over = self._over(cancelled)
-                while not (over or none_left) and len(self._running) < self._spec.parallel:
+                while not (over or none_left) and self._has_room():
                     none_left = self._start_next(cancelled)
                     over = self._over(cancelled)
                 if not self._running:
@@ -158,6 +175,38 @@ class _Sweep:
                 self._wait_for_one()
         finally:
             self._abandon()
+
+    def _has_room(self) -> bool:
+        # What runs already is followed, however many may: left alone it would run all the same.
+        left = bool(self._to_redo) and self._left_of(self._to_redo[0]) is not None
+        return left or len(self._running) < self._spec.parallel
+
+    def _find_left(self) -> None:
+        """Looks for jobs of an earlier launcher, which was killed, and puts their trials first."""
+        refs = self._backend.find({STUDY: study_name(self._spec.job)})
+        self._left = {_all_attempts(ref.name): ref for ref in refs}
+        self._to_redo.sort(key=lambda number: (self._left_of(number) is None, number))
+
+    def _left_of(self, number: int) -> JobRef | None:
+        if not self._left:
+            return None
+        ref = job_ref(self._spec.trial_job(number, {}), self._backend)
+        return self._left.get(_all_attempts(ref.name))
+
+    def _drop_left(self, number: int) -> None:
+        """Deletes a job that has ended and is of another sweep, to which this folder belonged."""
+        ref = self._left_of(number)
+        if ref is None:
+            return
+        with suppress(NotFound):
+            status = next(iter(self._backend.watch(ref)), None)
+            if status and status.phase.finished:
+                self._backend.delete(ref)
+
+    def _tell_of_warm_start(self) -> None:
+        said = warm_start_problem(self._spec.study, self._spec.warm)
+        if said:
+            self._sink.note(said)
 
     def stop(self) -> None:
         """Asks all running trials to stop; a second time, not to wait for them to save."""
@@ -195,8 +244,7 @@ class _Sweep:
             return End.CANCELLED
         if self._trouble:
             return End.TROUBLE
-        failed = sum(trial.state is TrialState.FAILED for trial in self._trials.values())
-        if failed > self._spec.most_failed:
+        if self._failed > self._spec.most_failed:
             return End.FAILED_BUDGET
         return End.TIME_BUDGET if self._clock.now() >= self._deadline else None
 
@@ -207,7 +255,7 @@ class _Sweep:
                 number = self._to_redo.pop(0)
                 parameters = self._trials[number].parameters
             else:
-                number = max(self._trials, default=-1) + 1
+                number = self._next
                 study = self._spec.study
                 if study.max_trials and number >= study.max_trials:
                     return End.DONE
@@ -217,6 +265,8 @@ class _Sweep:
                     return End.EXHAUSTED
                 parameters = suggested
             job = self._spec.trial_job(number, parameters)
+            if number == self._next:
+                self._drop_left(number)
             if not self._validated:
                 try:
                     warnings = self._backend.validate(job, cancelled)
@@ -228,10 +278,11 @@ class _Sweep:
             started = self._clock.now() - self._began
             trial = Trial(number, parameters, started=started, output_uri=job.output_uri)
             self._write(trial)
+            self._next = max(self._next, number + 1)
             cancellation = self._running[number] = Cancellation()
             self._sink.trial(trial, Phase.PENDING)
         threading.Thread(
-            target=self._run_trial, args=(trial, cancellation), name=f"trial {number}"
+            target=self._run_trial, args=(trial, job, cancellation), name=f"trial {number}"
         ).start()
         return None
 
@@ -245,14 +296,14 @@ class _Sweep:
         if error:
             raise error
 
-    def _run_trial(self, trial: Trial, cancellation: Cancellation) -> None:
+    def _run_trial(self, trial: Trial, job: TrainSpec, cancellation: Cancellation) -> None:
         """Runs one trial; the top of its thread."""
         error: BaseException | None = None
         follower = _Follower(self, trial.number, cancellation)
         try:
             try:
                 run_job(
-                    self._spec.trial_job(trial.number, trial.parameters),
+                    job,
                     self._backend,
                     sink=follower,
                     cancellation=cancellation,
@@ -290,9 +341,14 @@ class _Sweep:
         with self._lock:
             self._sink.trial(self._trials[number], phase)
 
-    def keep(self, number: int, outcome: Outcome, pruned: bool) -> None:
-        """Takes how a trial's job ended."""
+    def keep(self, number: int, outcome: Outcome, *, asked: bool, pruned: bool) -> None:
+        """Takes how a trial's job ended, and whether this sweep had asked for its end."""
         self._end(number, ended_trial(outcome, self.objective, pruned))
+        if outcome.phase is Phase.CANCELLED and not asked:
+            self.note(
+                f"Trial {number} was cancelled by somebody else: it has no result, and is made"
+                " again when the sweep goes on."
+            )
 
     def note(self, text: str) -> None:
         """Hands a sentence on."""
@@ -308,6 +364,7 @@ class _Sweep:
             # What it waited for its turn, or in a queue, is no machine's time.
             trial = replace(trial, started=trial.started + max(0.0, elapsed - trial.seconds))
             self._write(trial)
+            self._failed += trial.state is TrialState.FAILED
             self._sink.trial(trial, _PHASES[trial.state])
 
     def _write(self, trial: Trial) -> None:
@@ -348,7 +405,8 @@ class _Follower:
         self._pruned = False
 
     def keep(self, outcome: Outcome) -> None:
-        self._sweep.keep(self._number, outcome, self._pruned)
+        asked = self._cancellation.requested
+        self._sweep.keep(self._number, outcome, asked=asked, pruned=self._pruned)
 
     def status(self, job: str, status: JobStatus) -> None:
         if not status.phase.finished:

@@ -4,6 +4,8 @@ import json
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,13 +19,15 @@ from kfp_jax.cancellation import Cancellation
 from kfp_jax.clock import SystemClock
 from kfp_jax.cluster.journal import ConfigMapJournal
 from kfp_jax.kube.client import Client
+from kfp_jax.launch import job_ref
 from kfp_jax.sinks import NullSink
 from kfp_jax.spec import TrainSpec
-from kfp_jax.sweep import Sampler, Space, Study, TrialState, choice
+from kfp_jax.status import Phase
+from kfp_jax.sweep import Sampler, Space, Study, Trial, TrialState, choice
 from kfp_jax.sweep.end import SweepEnd
 from kfp_jax.sweep.spec import SweepSpec
 from kfp_jax.sweep_news import SweepNews
-from kfp_jax.tuning import run_sweep
+from kfp_jax.tuning import run_sweep, study_name
 
 SCORE = '@kfp-jax {"v": 1, "kind": "result", "time": 0, "values": {"accuracy": 0.5}}'
 
@@ -169,3 +173,53 @@ def test_a_trial_whose_job_is_deleted_by_hand_costs_itself(
     lost = [trial for trial in end.trials if trial.state is TrialState.FAILED]
     assert [(trial.job, trial.reason) for trial in lost] == [(gone[0], "lost")]
     assert len(end.trials) == 5
+
+
+def left_running(
+    spec: SweepSpec, backend: ClusterBackend, client: Client, numbers: range
+) -> dict[str, str]:
+    """Leaves jobs and a journal as a launcher does that is killed while these trials run."""
+    journal = ConfigMapJournal(client, "ns", "sweep-1", spec.identity())
+    uids = {}
+    for number in numbers:
+        job = spec.trial_job(number, {"x": number})
+        journal.write(Trial(number, {"x": number}, output_uri=job.output_uri))
+        ref = backend.submit(job, job_ref(job, backend))
+        uids[ref.name] = ref.uid
+    return uids
+
+
+@pytest.mark.parametrize("kind", [TrainerBackend, JobSetBackend], ids=lambda kind: kind.name)
+def test_all_jobs_that_run_are_followed_by_a_sweep_that_goes_on_with_fewer_at_once(
+    client: Client, kind: type[ClusterBackend], tmp_path: Path
+) -> None:
+    runs = f"echo run >> {tmp_path}/$(basename $KFP_JAX_OUTPUT_URI); sleep 1; echo '{SCORE}'"
+    spec = replace(sweep(tmp_path / "sweep", trials=5, script=runs), parallel=1)
+    with closing(kind(client, labels={"study": study_name(spec.job)})) as killed:
+        uids = left_running(spec, killed, client, range(3))
+    with closing(kind(client, labels={"study": study_name(spec.job)})) as backend:
+        end = run(spec, backend, client)
+    assert {trial.state for trial in end.trials} == {TrialState.COMPLETE}
+    # All three were followed at once: none began after another had ended.
+    first = end.trials[:3]
+    assert max(t.started for t in first) < min(t.started + t.seconds for t in first)
+    assert {trial.job for trial in first} == {*uids}
+    for number in range(5):
+        assert (tmp_path / f"{number:04d}").read_text() == "run\n"
+
+
+@pytest.mark.parametrize("kind", [TrainerBackend, JobSetBackend], ids=lambda kind: kind.name)
+def test_what_a_killed_sweep_has_left_is_no_result_of_the_next_in_its_folder(
+    client: Client, kind: type[ClusterBackend], tmp_path: Path
+) -> None:
+    runs = f"echo run >> {tmp_path}/$(basename $KFP_JAX_OUTPUT_URI); echo '{SCORE}'"
+    spec = sweep(tmp_path / "sweep", trials=3, script=runs)
+    with closing(kind(client, labels={"study": study_name(spec.job)})) as killed:
+        for number in range(2):
+            job = spec.trial_job(number, {"x": number})
+            ref = killed.submit(job, job_ref(job, killed))
+            assert [*killed.watch(ref)][-1].phase is Phase.SUCCEEDED
+    with closing(kind(client, labels={"study": study_name(spec.job)})) as backend:
+        end = run(spec, backend, client)
+    assert {trial.state for trial in end.trials} == {TrialState.COMPLETE}
+    assert [(tmp_path / f"{n:04d}").read_text() for n in range(3)] == ["run\nrun\n"] * 2 + ["run\n"]

@@ -4,25 +4,38 @@ import os
 import secrets
 import shutil
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
 from e2e.jobs import left_in
 from e2e.kfp_runs import launcher_image
 from e2e.mnist import mnist, preparation
-from e2e.places import ACCOUNT, ROOT, SHARED, Place, kubectl, launcher_overlay, until
+from e2e.places import (
+    ACCOUNT,
+    POD_SECURITY_LEVEL,
+    ROOT,
+    SHARED,
+    Place,
+    claim,
+    kubectl,
+    launcher_overlay,
+    until,
+    volume,
+)
 from e2e.stores import ClusterStore, cluster_store
 from kfp_jax.backends.local import LocalBackend
+from kfp_jax.errors import NotFound
 from kfp_jax.kube.access import find_access
 from kfp_jax.kube.client import Client
 from kfp_jax.kube.requests import Resource
-from kfp_jax.kube.resources import NAMESPACES
+from kfp_jax.kube.resources import CLAIMS, NAMESPACES
 from kfp_jax.launch import launch
 from kfp_jax.status import Outcome, Phase
 
 HERE = Path(__file__).parent
 ACCOUNTS = Resource("", "v1", "serviceaccounts")
+VOLUMES = Resource("", "v1", "persistentvolumes")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -97,19 +110,11 @@ def place(client: Client, manifests: Path, shared: Path) -> Iterator[Place]:
         yield place
 
 
-@pytest.fixture
-def restricted(client: Client, manifests: Path, shared: Path) -> Iterator[Place]:
-    """The same, where only pods of the standard *restricted* are let in."""
-    labels = {"pod-security.kubernetes.io/enforce": "restricted"}
-    with a_place(client, manifests, shared, labels) as place:
-        yield place
-
-
 @pytest.fixture(scope="session")
 def store(client: Client, manifests: Path, shared: Path) -> Iterator[ClusterStore]:
     """An S3 server that pods and tests reach."""
     with (
-        a_place(client, manifests, shared) as place,
+        a_place(client, manifests, shared, {}) as place,  # it mounts a folder of the machine
         cluster_store(place, launcher_image()) as store,
     ):
         yield store
@@ -119,15 +124,21 @@ def store(client: Client, manifests: Path, shared: Path) -> Iterator[ClusterStor
 def a_place(
     client: Client, manifests: Path, shared: Path, labels: Mapping[str, str] | None = None
 ) -> Iterator[Place]:
-    """Makes a namespace and a folder; both are removed afterwards."""
+    """Makes a namespace, by default a restricted one, and a folder; both are removed afterwards."""
     name = f"kfp-jax-e2e-{secrets.token_hex(4)}"
     folder = shared / name
     folder.mkdir()
-    client.create(NAMESPACES, "", {"metadata": {"name": name, "labels": labels or {}}})
+    if labels is None:
+        labels = {POD_SECURITY_LEVEL: "restricted"}
+    client.create(NAMESPACES, "", {"metadata": {"name": name, "labels": labels}})
     place = Place(client, name, folder)
     try:
+        client.create(VOLUMES, "", volume(name))
+        place.create(CLAIMS, claim(name))
         place.create(ACCOUNTS, {"metadata": {"name": ACCOUNT}})
         kubectl("apply", "--server-side", "-k", str(launcher_overlay(manifests, name)))
         yield place
     finally:
         client.delete(NAMESPACES, "", name)
+        with suppress(NotFound):
+            client.delete(VOLUMES, "", name)

@@ -1,14 +1,19 @@
 """The images run as any user, without one writable folder but /tmp, and hold what they say."""
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from cyclonedx.schema import SchemaVersion
 from cyclonedx.validation.json import JsonStrictValidator
+from e2e.mnist import PODS as SMALL_PODS
+from e2e.mnist import mnist, preparation
 from e2e.places import Place, until
+from kfp_jax.backends.jobset import JobSetBackend
 from kfp_jax.components.launching import IMAGE
 from kfp_jax.kube.resources import PODS
+from kfp_jax.launch import launch
 from kfp_jax.manifests.pod import CONTAINER_SECURITY, CPU, POD_SECURITY
 
 SUGGEST = """python -c '
@@ -141,3 +146,14 @@ def test_an_image_has_no_more_and_no_less_than_its_bill_says(place: Place, image
 @pytest.mark.parametrize("image", [IMAGE, CPU.image])
 def test_what_an_image_has_of_a_package_is_as_in_its_wheel(place: Place, image: str) -> None:
     said(place, image, INTEGRITY)
+
+
+def test_the_training_image_prepares_data_and_trains_on_them(place: Place) -> None:
+    """Without pyarrow, which tensorflow-datasets declares. A JobSet names the image itself."""
+    backend = JobSetBackend(place.client, namespace=place.namespace)
+    prepared = launch(replace(preparation(place.folder / "data"), pods=SMALL_PODS), backend)
+    assert prepared.error() is None, f"{prepared.message}\n{place.story()}"
+    dataset = place.folder / "data" / "dataset"
+    trained = launch(mnist(place.folder, dataset, num_nodes=1), backend)
+    assert trained.error() is None, f"{trained.message}\n{place.story()}"
+    assert trained.metrics["accuracy"] > 0.5

@@ -42,9 +42,9 @@ def scored(model: Path, dataset: Path, folder: Path) -> float:
 
 
 def test_mnist_is_prepared_trained_on_two_pods_evaluated_and_promoted(
-    restricted: Place, store: ClusterStore, dataset: Path, tmp_path: Path
+    place: Place, store: ClusterStore, dataset: Path, tmp_path: Path
 ) -> None:
-    run = KfpRun(restricted, compiled("mnist"), store, ANY_UID)
+    run = KfpRun(place, compiled("mnist"), store, ANY_UID)
     ended = run.start(num_nodes=2, parameters=SMALL, source="bundled", min_accuracy=0.5)
     assert ended.state is State.SUCCEEDED, ended.why
     assert [done.task.name for done in run.done] == ["prepare-data", "train", "evaluate", "promote"]
@@ -65,9 +65,9 @@ SPACE = {"learning_rate": {"type": "choice", "values": [0.003, 0.01]}}
 
 
 def test_a_sweep_is_one_task_whose_best_model_is_in_the_store(
-    restricted: Place, store: ClusterStore, dataset: Path, tmp_path: Path
+    place: Place, store: ClusterStore, dataset: Path, tmp_path: Path
 ) -> None:
-    run = KfpRun(restricted, compiled("sweep"), store, ANY_UID)
+    run = KfpRun(place, compiled("sweep"), store, ANY_UID)
     ended = run.start(
         program="kfp_jax_runtime.mnist",
         space=SPACE,
@@ -89,9 +89,9 @@ def test_a_sweep_is_one_task_whose_best_model_is_in_the_store(
 
 
 def test_a_loop_of_trials_ends_with_the_best_of_them_evaluated(
-    restricted: Place, store: ClusterStore, tmp_path: Path
+    place: Place, store: ClusterStore, tmp_path: Path
 ) -> None:
-    run = KfpRun(restricted, compiled("mnist_sweep"), store, ANY_UID)
+    run = KfpRun(place, compiled("mnist_sweep"), store, ANY_UID)
     ended = run.start(space=SPACE, max_trials=2, sampler="grid", parameters=SMALL, source="bundled")
     assert ended.state is State.SUCCEEDED, ended.why
     assert len(run.of("trial")) == 2
@@ -115,11 +115,11 @@ def smaller(pipeline: Pipeline, changes: dict[str, Any]) -> Pipeline:
 
 
 def test_rounds_of_halving_let_ever_fewer_trials_go_on(
-    restricted: Place, store: ClusterStore, tmp_path: Path
+    place: Place, store: ClusterStore, tmp_path: Path
 ) -> None:
     fewer = {"suggest.max_trials": 3, "halve.keep": 2, "trial-2.budget": {"epochs": 1}}
     fewer |= {"trial-3.budget": {"epochs": 1}, "select-best.budget": {"epochs": 1}}
-    run = KfpRun(restricted, smaller(compiled("mnist_halving"), fewer), store, ANY_UID)
+    run = KfpRun(place, smaller(compiled("mnist_halving"), fewer), store, ANY_UID)
     small = {name: value for name, value in SMALL.items() if name != "epochs"}
     ended = run.start(parameters=small, source="bundled", space=SPACE, seed=1)
     assert ended.state is State.SUCCEEDED, ended.why
@@ -163,13 +163,13 @@ def production_claim(place: Place) -> None:
 
 
 def test_a_second_retraining_does_not_take_the_place_of_an_equal_model(
-    restricted: Place, store: ClusterStore
+    place: Place, store: ClusterStore
 ) -> None:
-    production_claim(restricted)
+    production_claim(place)
     try:
         promoted = []
         for _ in range(2):
-            run = KfpRun(restricted, compiled("mnist_retrain"), store, ANY_UID)
+            run = KfpRun(place, compiled("mnist_retrain"), store, ANY_UID)
             ended = run.start(
                 production="/production", parameters=SMALL, source="bundled", min_accuracy=0.5
             )
@@ -178,4 +178,4 @@ def test_a_second_retraining_does_not_take_the_place_of_an_equal_model(
             assert metadata(ended, "lineage")["version"] == 1
         assert promoted == [True, False]
     finally:
-        restricted.client.delete(VOLUMES, "", f"{restricted.namespace}-production")
+        place.client.delete(VOLUMES, "", f"{place.namespace}-production")

@@ -6,7 +6,7 @@ from typing import Any
 
 import yaml
 from e2e.mnist import SMALL
-from e2e.places import ACCOUNT, ROOT, SHARED, Place, until
+from e2e.places import ACCOUNT, CLAIM, ROOT, SHARED, Place, until
 from kfp_jax.kube.requests import Resource
 from kfp_jax.kube.resources import PODS, TRAINJOBS
 
@@ -94,11 +94,13 @@ def task_pod(
     args = [json.dumps(given) if arg == "{{$}}" else arg for arg in container["args"]]
     outputs = place.folder / ("outputs" if name == POD else f"outputs-{name}")
     outputs.mkdir()
-    mounts = {path: {"emptyDir": {}} for path in SCRATCH} | {
-        "/minio": {"emptyDir": {}} if root else {"hostPath": {"path": str(SHARED)}},
-        "/tmp/kfp_outputs": {"hostPath": {"path": str(outputs)}},
-        "/tmp/kfp/outputs": {"hostPath": {"path": str(outputs)}},
-    }
+    inside = str(outputs.relative_to(SHARED))
+    shared = [("/tmp/kfp_outputs", inside), ("/tmp/kfp/outputs", inside)]
+    scratch = [*SCRATCH]
+    if root:
+        scratch.append("/minio")
+    else:
+        shared.append(("/minio", ""))
     main = {
         "name": "main",
         "image": container["image"],
@@ -115,9 +117,11 @@ def task_pod(
             "allowPrivilegeEscalation": False,
             "capabilities": {"drop": ["ALL"]},
             "seccompProfile": {"type": "RuntimeDefault"},
+            "runAsNonRoot": True,  # as kubernetes.set_security_context gives it
         },
         "volumeMounts": [
-            {"name": f"v{number}", "mountPath": path} for number, path in enumerate(mounts)
+            *({"name": CLAIM, "mountPath": path, "subPath": below} for path, below in shared),
+            *({"name": f"v{number}", "mountPath": path} for number, path in enumerate(scratch)),
         ],
     }
     return {
@@ -146,7 +150,8 @@ def task_pod(
             "serviceAccountName": ACCOUNT,
             "containers": [main],
             "volumes": [
-                {"name": f"v{number}", **source} for number, source in enumerate(mounts.values())
+                {"name": CLAIM, "persistentVolumeClaim": {"claimName": CLAIM}},
+                *({"name": f"v{number}", "emptyDir": {}} for number in range(len(scratch))),
             ],
         },
     }

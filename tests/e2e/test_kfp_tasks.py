@@ -62,20 +62,20 @@ def give_what_it_names(place: Place) -> None:
 
 
 def test_what_is_set_on_a_task_is_in_the_pods_of_its_job(
-    restricted: Place, store: ClusterStore, tmp_path: Path
+    place: Place, store: ClusterStore, tmp_path: Path
 ) -> None:
-    give_what_it_names(restricted)
-    run = KfpRun(restricted, compiled_here(all_set, tmp_path), store)
+    give_what_it_names(place)
+    run = KfpRun(place, compiled_here(all_set, tmp_path), store)
     ended: list[Ended] = []
     thread = threading.Thread(target=lambda: ended.append(run.start()))
     thread.start()
     try:
         found = until(
             "the nodes are there",
-            lambda: ended or (len(restricted.pods(NODES)) == 2 and restricted.pods(NODES)),
+            lambda: ended or (len(place.pods(NODES)) == 2 and place.pods(NODES)),
         )
         assert not ended, ended[0].why
-        (job,) = restricted.client.list(TRAINJOBS, restricted.namespace).items
+        (job,) = place.client.list(TRAINJOBS, place.namespace).items
         assert job["metadata"]["labels"]["kfp-jax/run"] == run.run.id
         (owner,) = job["metadata"]["ownerReferences"]
         assert (owner["kind"], owner["uid"]) == ("Workflow", run.workflow["metadata"]["uid"])
@@ -85,11 +85,9 @@ def test_what_is_set_on_a_task_is_in_the_pods_of_its_job(
         assert own["containers"][0].get("resources", {}) == {}
         assert "kubernetes.io/os" not in own.get("nodeSelector", {})
     finally:
-        terminate(restricted, run.done[0].pod)
+        terminate(place, run.done[0].pod)
         thread.join(60)
-        restricted.client.delete(
-            Resource("", "v1", "persistentvolumes"), "", f"{restricted.namespace}-data"
-        )
+        place.client.delete(Resource("", "v1", "persistentvolumes"), "", f"{place.namespace}-data")
 
 
 def check(spec: dict[str, Any]) -> None:
@@ -120,9 +118,9 @@ def refused() -> None:
 
 
 def test_a_failed_training_fails_the_task_with_the_reason_as_its_last_word(
-    restricted: Place, store: ClusterStore, tmp_path: Path
+    place: Place, store: ClusterStore, tmp_path: Path
 ) -> None:
-    run = KfpRun(restricted, compiled_here(refused, tmp_path), store)
+    run = KfpRun(place, compiled_here(refused, tmp_path), store)
     ended = run.start()
     assert ended.state is State.FAILED
     last, launchers = run.done[0].log.splitlines()[-2:]

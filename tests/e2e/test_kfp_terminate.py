@@ -54,37 +54,37 @@ def jobs_in(place: Place) -> list[str]:
 
 
 def test_with_the_annotation_the_step_sees_its_job_end_and_says_so(
-    restricted: Place, store: ClusterStore, tmp_path: Path
+    place: Place, store: ClusterStore, tmp_path: Path
 ) -> None:
-    with training(restricted, store, tmp_path) as (run, ended):
+    with training(place, store, tmp_path) as (run, ended):
         pod = run.done[0].pod
-        annotations = restricted.get(PODS, pod)["metadata"]["annotations"]
+        annotations = place.get(PODS, pod)["metadata"]["annotations"]
         assert "kill -$0" in annotations[KILL_COMMAND]
-        terminate(restricted, pod)
+        terminate(place, pod)
     assert ended[0].state is State.FAILED
     assert "cancelled" in ended[0].why.lower()
     # KFP's launcher outlived it.
     assert "failed to execute component" in ended[0].why
-    until("nothing of the job is left", lambda: not jobs_in(restricted), seconds=60)
+    until("nothing of the job is left", lambda: not jobs_in(place), seconds=60)
 
 
 def test_without_it_the_second_that_is_left_or_a_cleanup_ends_the_job(
-    restricted: Place, store: ClusterStore, tmp_path: Path
+    place: Place, store: ClusterStore, tmp_path: Path
 ) -> None:
-    with training(restricted, store, tmp_path) as (run, ended):
+    with training(place, store, tmp_path) as (run, ended):
         # As where the account may not annotate its pod.
         pod = run.done[0].pod
-        kubectl("annotate", "pod", "-n", restricted.namespace, pod, f"{KILL_COMMAND}-")
-        terminate(restricted, pod)
+        kubectl("annotate", "pod", "-n", place.namespace, pod, f"{KILL_COMMAND}-")
+        terminate(place, pod)
     assert ended[0].state is State.FAILED
     # KFP's launcher died with it, and with that whatever else the step would have done.
     assert "failed to execute component" not in ended[0].why
-    if jobs_in(restricted):  # on a busy machine a second may be too short for one request
+    if jobs_in(place):  # on a busy machine a second may be too short for one request
 
         @dsl.pipeline(name="cleaned")
         def cleaned() -> None:
             cleanup(run_id=run.run.id)
 
-        after = KfpRun(restricted, compiled_here(cleaned, tmp_path), store).start()
+        after = KfpRun(place, compiled_here(cleaned, tmp_path), store).start()
         assert after.state is State.SUCCEEDED, after.why
-    until("the job goes", lambda: not jobs_in(restricted), seconds=60)
+    until("the job goes", lambda: not jobs_in(place), seconds=60)

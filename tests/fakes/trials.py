@@ -38,13 +38,16 @@ class ScriptBackend:
     """Plays a script for each job; says how many ran at once, and which were submitted."""
 
     name = "scripted"
+    where = "this test"
 
     def __init__(self, script: Callable[[Mapping[str, Any]], Script], *, refuses: str = "") -> None:
         self._script = script
         self._refuses = refuses
         self._jobs: dict[str, _ScriptJob] = {}
+        self.left: dict[str, JobStatus] = {}  # of an earlier launcher: names and how they stand
         self._lock = threading.Lock()
         self.submitted: list[str] = []
+        self.deleted: list[str] = []
         self.validated = 0
         self.most = 0
 
@@ -60,11 +63,15 @@ class ScriptBackend:
     def submit(self, spec: TrainSpec, ref: JobRef) -> JobRef:
         with self._lock:
             self._jobs[ref.name] = _ScriptJob(self._script(spec.parameters))
+            self.left.pop(ref.name, None)
             self.submitted.append(Path(spec.output_uri).name)
             self.most = max(self.most, len(self._jobs))
         return ref
 
     def watch(self, ref: JobRef) -> Iterator[JobStatus]:
+        if ref.name in self.left:
+            yield self.left[ref.name]
+            return
         yield JobStatus(Phase.RUNNING, processes=(ProcessStatus(0),))
         job = self._jobs[ref.name]
         while not job.over.wait(0.1):
@@ -81,11 +88,13 @@ class ScriptBackend:
     def delete(self, ref: JobRef) -> None:
         with self._lock:
             job = self._jobs.pop(ref.name, None)
+            if self.left.pop(ref.name, None):
+                self.deleted.append(ref.name)
         if job:
             job.stop.set()
 
     def find(self, labels: Mapping[str, str]) -> list[JobRef]:
-        return [JobRef(self.name, name) for name in self._jobs]
+        return [JobRef(self.name, name) for name in (*self._jobs, *self.left)]
 
 
 class _ScriptJob:

@@ -83,3 +83,27 @@ def test_bad_input_ends_the_step_before_a_trial(
     assert ended.returncode == 2, ended.stderr
     assert said in ended.stderr.splitlines()[-1]
     assert not list(tmp_path.glob("tasks/*/sweep/trials/*"))
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["-a", 'space={"x": {"type": "choice", "values": [1, null]}}'], "-a space holds null in"),
+        (["-a", 'space={"x": {"type": "choice", "values": [1]}}', "-p", "y=null"], "-p holds null"),
+    ],
+    ids=["space", "parameter"],
+)
+def test_null_is_refused_before_kfp_local_trips_over_it(
+    tmp_path: Path, options: list[str], said: str
+) -> None:
+    ended = subprocess.run(
+        [*CLI, "--output", str(tmp_path), "-aprogram=looped:train", *options],
+        env={**os.environ, "PYTHONPATH": f"{PROGRAMS}:{os.environ.get('PYTHONPATH', '')}"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert ended.returncode == 2, ended.stderr
+    assert said in ended.stderr
+    assert len(ended.stderr.splitlines()) == 1

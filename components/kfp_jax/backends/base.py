@@ -36,6 +36,11 @@ class Backend(Protocol):
 
     name: str
 
+    @property
+    def where(self) -> str:
+        """In words where its jobs run: a launcher elsewhere does not find them."""
+        ...
+
     def validate(self, spec: TrainSpec, cancelled: Callable[[], bool] = never) -> list[str]:
         """Returns warnings, one a line, about what this backend will ignore or change.
 

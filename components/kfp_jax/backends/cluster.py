@@ -98,6 +98,11 @@ class ClusterBackend(ABC):
         self._study = self._study_watch()
         self._seen: dict[str, _Seen] = {}  # by `validate`, for the `submit` that follows
 
+    @property
+    def where(self) -> str:
+        """The kind of the jobs, and their namespace."""
+        return f"{self.name} in namespace {self._namespace}"
+
     def validate(self, spec: TrainSpec, cancelled: Callable[[], bool] = never) -> list[str]:
         """Asks the server, which stores nothing, whether it would take the job."""
         del cancelled  # nothing here takes long

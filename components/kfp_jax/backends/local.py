@@ -38,6 +38,7 @@ class LocalBackend:
     """N processes over loopback, one per core where there are cores for it."""
 
     name = "local"
+    where = "this machine"
 
     def __init__(
         self,

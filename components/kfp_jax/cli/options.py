@@ -1,5 +1,6 @@
 """Options that several commands share, and how their text becomes a spec."""
 
+import functools
 import inspect
 import json
 from collections.abc import Callable
@@ -82,6 +83,14 @@ VolumeClaims = Annotated[
 Queue = Annotated[
     str, typer.Option("--queue", help="Kueue's local queue.", rich_help_panel=_CLUSTER)
 ]
+Priority = Annotated[
+    str,
+    typer.Option(
+        "--priority",
+        help="Its place in the queue: a WorkloadPriorityClass.",
+        rich_help_panel=_CLUSTER,
+    ),
+]
 PodsJson = Annotated[
     str,
     typer.Option(
@@ -122,6 +131,7 @@ def pods_of_options(
     gpus: Gpus = "",
     volume: VolumeClaims = None,
     queue: Queue = "",
+    priority: Priority = "",
     pods: PodsJson = "",
 ) -> Pods:
     """Returns the pods that the options describe; single options win over `--pods`.
@@ -142,6 +152,7 @@ def pods_of_options(
         resources=resources,
         volumes=(*base.volumes, *(_claim(item) for item in volume or ())),
         queue=queue or base.queue,
+        priority=priority or base.priority,
     )
 
 
@@ -164,6 +175,7 @@ def train_spec(
     gpus: Gpus = "",
     volume: VolumeClaims = None,
     queue: Queue = "",
+    priority: Priority = "",
     pods: PodsJson = "",
 ) -> TrainSpec:
     """Returns the spec that the options describe.
@@ -191,6 +203,7 @@ def train_spec(
             gpus=gpus,
             volume=volume,
             queue=queue,
+            priority=priority,
             pods=pods,
         ),
     )
@@ -281,6 +294,21 @@ def read_json(text: str, option: str) -> dict[str, Any]:
                 f"{source} cannot be read: {error.strerror}; give a file, or the JSON itself."
             ) from error
     try:
-        return json_object(source, json.loads(text, parse_constant=_no_number))
+        each_once = functools.partial(_each_once, source)
+        found = json.loads(text, parse_constant=_no_number, object_pairs_hook=each_once)
+        return json_object(source, found)
     except ValueError as error:
         raise SpecError(f"{source} is no JSON: {error}.") from error
+
+
+def _each_once(source: str, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Returns the object of these members; of two of one name, JSON would drop one in silence.
+
+    Raises:
+        SpecError: A name is there twice.
+    """
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        name = next(name for name in found if [key for key, _ in pairs].count(name) > 1)
+        raise SpecError(f"{source} has {name!r:.60} twice in one object; give it once.")
+    return found

@@ -5,7 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -72,12 +72,13 @@ def pipeline(
             raise SpecError(f"-a {taken} is not for you to set; use {option}.")
     parameters = options.read_assignments(parameter, "-p")
     program = _program(name, typed) or given.get("program", "")
-    if program:
-        restarts = given.get("max_restarts", 0)
-        _check_training(typed, program, parameters, nodes, restarts, output, backend)
     if "space" in given:
         given["space"] = options.read_json(given["space"], "-a space")
         Space.from_json(given["space"])
+    _check_no_null({**given, "parameters": parameters})
+    if program:
+        restarts = given.get("max_restarts", 0)
+        _check_training(typed, program, parameters, nodes, restarts, output, backend)
     # What is not given is as the pipeline has it.
     arguments: dict[str, Any] = {**given, "parameters": parameters, "num_nodes": nodes}
     arguments = {key: value for key, value in arguments.items() if value not in (None, {})}
@@ -103,6 +104,34 @@ def pipeline(
         else (True, _sweep_rows(outputs, folder))
     )
     print_summary(f"Pipeline {typed} succeeded", rows, good=good)
+
+
+def _check_no_null(arguments: Mapping[str, Any]) -> None:
+    """Refuses what kfp.local (2.17) ends for with a traceback: it knows no null, however deep."""
+    for name, value in arguments.items():
+        where = _null_in(value)
+        if where is not None:
+            option = "-p" if name == "parameters" else f"-a {name}"
+            raise SpecError(
+                f"{option} holds null in {'.'.join(where) or 'it'}, which kfp.local does not pass"
+                " on; leave it out, or give a word that your program takes for it."
+            )
+
+
+def _null_in(value: Any) -> list[str] | None:
+    """Returns the way to the first null in a JSON value, or None where it holds none."""
+    if value is None:
+        return []
+    members: Iterable[tuple[Any, Any]] = ()
+    if isinstance(value, Mapping):
+        members = value.items()
+    elif isinstance(value, list):
+        members = enumerate(value)
+    for name, member in members:
+        found = _null_in(member)
+        if found is not None:
+            return [str(name), *found]
+    return None
 
 
 def _print_result(folder: Path) -> None:

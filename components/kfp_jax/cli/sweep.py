@@ -127,7 +127,7 @@ def sweep(
         warm=read_warm(warm_start or ()),
     )
     with (
-        sweep_folder(spec, resume=resume) as folder,
+        sweep_folder(spec, resume=resume, where=where.where) as folder,
         cancel_on_signals() as cancellation,
         sweep_screen(spec) as screen,
         warmed(where, parallel) as workers,

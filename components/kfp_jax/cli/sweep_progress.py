@@ -1,7 +1,7 @@
 """What a person sees while a sweep runs: a live table on a terminal, plain lines in a pipe."""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from rich.console import Console, Group
@@ -59,6 +59,11 @@ class _LiveTable:
         total = spec.study.max_trials or spec.study.space.points()
         self._bar = self._progress.add_task("trials", total=total)
         self.live = Live(self._shown(), console=console, refresh_per_second=4)
+
+    def kept(self, trials: Sequence[Trial]) -> None:
+        self._progress.reset(self._bar, completed=len(trials))
+        self._best = next(iter(ranked(trials, self._direction)), None)
+        self.live.update(self._shown())
 
     def trial(self, trial: Trial, phase: Phase) -> None:
         if trial.state.finished:

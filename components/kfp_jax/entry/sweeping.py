@@ -13,6 +13,7 @@ from kfp_jax_store import is_remote
 from kfp_jax import storage
 from kfp_jax.cancellation import cancel_on_signals
 from kfp_jax.cluster.journal import ConfigMapJournal
+from kfp_jax.contained import refuse_links
 from kfp_jax.entry.place import TaskPlace, task_place
 from kfp_jax.entry.stores import in_store
 from kfp_jax.entry.task import (
@@ -118,7 +119,7 @@ def sweep(
             warm=read_warm([warm_start] if warm_start else []),
         )
         with (
-            sweep_folder(spec, resume=True) as folder,
+            sweep_folder(spec, resume=True, where=where.where) as folder,
             cancel_on_signals() as cancellation,
             warmed(where, parallel) as workers,
         ):
@@ -164,13 +165,14 @@ def _publish(outputs: SweepOutputs, folder: Path, summary: SweepSummary) -> None
         if is_remote(model):
             outputs.model.uri = model  # of this task's own folder, where it stays
         else:
-            _copy_model(Path(model), Path(outputs.model.path))
+            copy_model(Path(model), Path(outputs.model.path))
         facts = {"program": summary.program, "job": best.job, "trial": best.number}
         outputs.model.metadata.update(facts | score)
 
 
-def _copy_model(source: Path, target: Path) -> None:
+def copy_model(source: Path, target: Path) -> None:
     """Copies the best model to where the artifact is; that of a trial stays where it is."""
+    refuse_links(source, "Model")
     try:
         shutil.rmtree(target, ignore_errors=True)
         copy = shutil.copytree if source.is_dir() else shutil.copy2

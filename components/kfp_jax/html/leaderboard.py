@@ -26,7 +26,6 @@ _MOST_NUMBERS = 12
 _CELL = 60
 
 _STATES = {
-    SweepState.RUNNING: ("running", "calm"),
     SweepState.SUCCEEDED: ("succeeded", "good"),
     SweepState.FAILED: ("failed", "bad"),
     SweepState.STOPPED: ("stopped", "warn"),

@@ -10,7 +10,7 @@ from kfp_jax.manifests.identity import (
     Identity,
     labels,
     metadata,
-    queue_label,
+    queue_labels,
 )
 from kfp_jax.manifests.pod import check_folders, flavor, pod_template, present
 from kfp_jax.manifests.template import (
@@ -43,7 +43,7 @@ def jobset(spec: TrainSpec, identity: Identity) -> dict[str, Any]:
     return {
         "apiVersion": API_VERSION,
         "kind": "JobSet",
-        "metadata": _merged(metadata(identity, spec, more_labels=queue_label(spec)), template),
+        "metadata": _merged(metadata(identity, spec, more_labels=queue_labels(spec)), template),
         "spec": {"ttlSecondsAfterFinished": KEPT_SECONDS, **template["spec"]},
     }
 

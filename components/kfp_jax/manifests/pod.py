@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from kfp_jax import quantities
 from kfp_jax.errors import SpecError
 from kfp_jax.images import image
 from kfp_jax.manifests.environment import NODE
@@ -128,7 +129,11 @@ def resources(asked: Resources, base: Mapping[str, Any]) -> dict[str, Any]:
     """
     requests = {**base.get("requests", {}), **asked.requests()}
     limits = {**base.get("limits", {}), **asked.limits()}
-    return present({"requests": requests, "limits": limits})
+    return present({"requests": _canonical(requests), "limits": _canonical(limits)})
+
+
+def _canonical(amounts: Mapping[str, Any]) -> dict[str, str]:
+    return {name: quantities.canonical(str(amount)) for name, amount in amounts.items()}
 
 
 def volumes(given: Sequence[Volume], *, shm: bool) -> list[dict[str, Any]]:

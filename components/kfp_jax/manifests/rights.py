@@ -39,6 +39,11 @@ class Right:
             yield self.group, self.resource, verb
 
 
+QUEUE = Right(
+    "kueue.x-k8s.io", "workloads", ("list",), without="nobody is told why a job is still queued"
+)
+"""Where Kueue is there; granted by the overlays with a queue."""
+
 LAUNCHER = (
     Right(TRAINER_GROUP, "trainjobs", _RUN, ("trainer",)),
     Right(JOBSET_GROUP, "jobsets", _RUN, ("jobset",)),

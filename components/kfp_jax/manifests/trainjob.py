@@ -12,7 +12,7 @@ from kfp_jax.manifests.identity import (
     Identity,
     labels,
     metadata,
-    queue_label,
+    queue_labels,
 )
 from kfp_jax.manifests.jobset import backstop
 from kfp_jax.manifests.pod import (
@@ -79,7 +79,7 @@ def trainjob(
     return {
         "apiVersion": API_VERSION,
         "kind": "TrainJob",
-        "metadata": metadata(identity, spec, more_labels=queue_label(spec)),
+        "metadata": metadata(identity, spec, more_labels=queue_labels(spec)),
         "spec": present(
             {
                 "runtimeRef": {"apiGroup": GROUP, "kind": ref.kind, "name": ref.name},

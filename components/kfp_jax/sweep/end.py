@@ -100,6 +100,10 @@ def _trials(count: int) -> str:
     return f"{count} trial{'s' if count != 1 else ''}"
 
 
+def _was(count: int) -> str:
+    return "was" if count == 1 else "were"
+
+
 def _kept(count: int) -> str:
     return "is" if count == 1 else "are"
 
@@ -107,7 +111,11 @@ def _kept(count: int) -> str:
 def _words(spec: SweepSpec, end: SweepEnd) -> str:
     match end.why:
         case End.DONE:
-            return f"all {_trials(len(end.trials))} were made"
+            cancelled = end.count(TrialState.STOPPED)  # by us there is none when all were made
+            made = f"all {_trials(len(end.trials))} were made"
+            if not cancelled:
+                return made
+            return f"{made}, but {cancelled} {_was(cancelled)} cancelled by somebody else"
         case End.EXHAUSTED:
             return f"all {len(end.trials)} points of the search space were tried"
         case End.TIME_BUDGET:

@@ -13,8 +13,8 @@ from kfp_jax.checks import json_object, mapping, whole
 from kfp_jax.errors import JobFailed, SpecError
 from kfp_jax.sweep.end import commonest_failure
 from kfp_jax.sweep.space import Space
-from kfp_jax.sweep.study import MAX_TRIALS, Sampler, Study
-from kfp_jax.sweep.suggestions import suggest
+from kfp_jax.sweep.study import MAX_TRIALS, Study
+from kfp_jax.sweep.suggestions import LEARNING, suggest
 from kfp_jax.sweep.table import read_trials
 from kfp_jax.sweep.trial import Trial, TrialState
 
@@ -26,7 +26,6 @@ _MAX_RESULTS_BYTES = 120_000
 _RESULT_BYTES = 900
 _MAX_MESSAGE_BYTES = 300
 _MAX_POINTS = 10
-_LEARNING = (Sampler.TPE, Sampler.CMAES)
 _ALWAYS = ("number", "parameters", "state")
 _INSTEAD = "use the component sweep, which makes all trials in one step"
 
@@ -43,7 +42,7 @@ def loop_items(study: Study, dataset_uri: str = "") -> list[dict[str, Any]]:
     Raises:
         SpecError: They are too many or too large for a loop, or the sampler needs results first.
     """
-    if study.sampler in _LEARNING:
+    if study.sampler in LEARNING:
         raise SpecError(
             f"Sampler {study.sampler} learns from results, but a loop knows its trials before the"
             f" first has run; use random, grid or quasirandom here, or {_INSTEAD}."

@@ -17,6 +17,7 @@ _REDRAWS = 16
 # As many scores TPE waits for, as Optuna's does.
 _FIRST_AT_RANDOM = 10
 _DONE = (TrialState.COMPLETE, TrialState.PRUNED)
+LEARNING = (Sampler.TPE, Sampler.CMAES)
 
 
 def suggest(
@@ -46,6 +47,25 @@ def suggest(
     if len(taken) >= points:
         return None
     return _untried(study, points, _draw(study, trials, number, warm), number, taken)
+
+
+def warm_start_problem(study: Study, warm: Sequence[Trial]) -> str:
+    """Returns the sentence for trials of an earlier sweep that change nothing, or ""."""
+    if not warm:
+        return ""
+    fit = [trial for trial in warm if study.space.contains(trial.parameters)]
+    if not any(trial.state in _DONE for trial in fit):
+        of = f"the warm start's {len(warm):,} trials" if len(warm) > 1 else "the warm start's trial"
+        return (
+            f"The warm start is not used: none of {of} ended with a score and fits this search"
+            " space; give the table of a sweep with the same entries and ranges."
+        )
+    if study.sampler not in LEARNING and study.space.points() is None:
+        return (
+            f"The warm start is not used: the sampler {study.sampler} does not learn; use"
+            f" {' or '.join(LEARNING)}."
+        )
+    return ""
 
 
 def _taken(study: Study, trials: Sequence[Trial], warm: Sequence[Trial]) -> set[int]:

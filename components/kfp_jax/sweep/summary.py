@@ -13,7 +13,6 @@ SCHEMA = 1
 class SweepState(StrEnum):
     """Where a sweep stands."""
 
-    RUNNING = "RUNNING"
     SUCCEEDED = "SUCCEEDED"  # it came to its end, whatever some of its trials did
     FAILED = "FAILED"  # too many trials failed, or none completed
     STOPPED = "STOPPED"  # ended before its time because somebody asked for it

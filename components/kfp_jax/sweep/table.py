@@ -36,7 +36,7 @@ def to_csv(trials: Sequence[Trial]) -> str:
     for trial in trials:
         cells = [
             *(getattr(trial, name) for name in _BEFORE),
-            *(trial.parameters.get(name, "") for name in names),
+            *(_parameter(trial, name) for name in names),
             *(getattr(trial, name) for name in _AFTER),
         ]
         writer.writerow(map(_cell, cells))
@@ -52,6 +52,12 @@ def _headings(names: Iterable[str]) -> Iterable[str]:
             heading = f"parameters.{heading}"
         taken.add(heading)
         yield heading
+
+
+def _parameter(trial: Trial, name: str) -> Any:
+    # An empty cell is an entry that is not in use; null is a value, as in the JSON lines.
+    value = trial.parameters.get(name, "")
+    return "null" if value is None else value
 
 
 def _cell(value: Any) -> str:

@@ -1,7 +1,7 @@
 """One trial of a sweep: a value, and a row of the trials table."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
 from typing import Any, Self
 
@@ -68,7 +68,8 @@ class Trial:
 
     def to_json(self) -> dict[str, Any]:
         """Returns the trial as a JSON object."""
-        return asdict(self) | {"curve": [list(point) for point in self.curve]}
+        curve = [list(point) for point in self.curve]
+        return vars(self) | {"parameters": dict(self.parameters), "curve": curve}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:

@@ -63,6 +63,11 @@ def test_all_else_of_pods_comes_from_a_file(tmp_path: Path) -> None:
         pytest.param({"gpus": "two"}, "accelerators nvidia.com/gpu is 'two'", id="count"),
         pytest.param({"pods": "no-such-file"}, "cannot be read", id="no-file"),
         pytest.param({"pods": "{"}, "is no JSON", id="no-json"),
+        pytest.param(
+            {"pods": '{"image": "a", "image": "b"}'},
+            "--pods has 'image' twice in one object",
+            id="twice",
+        ),
         pytest.param({"pods": '{"immage": "a"}'}, "Unknown key 'immage'", id="unknown-key"),
         pytest.param({"pods": "{}", "memory": "16"}, "at least 1Mi", id="memory-without-unit"),
     ],

@@ -208,7 +208,9 @@ def test_equal_scores_make_a_page_and_the_first_of_them_is_best() -> None:
 @pytest.mark.parametrize("state", TrialState)
 def test_trials_of_one_state_make_a_page(state: TrialState) -> None:
     for score in (None, 0.5):
-        render([Trial(i, {"x": i}, state, score) for i in range(5)], state=SweepState.RUNNING)
+        text = visible(render([Trial(i, {"x": i}, state, score) for i in range(5)]))
+        assert f"Trials 5 5 {state.value.lower()} " in text
+        assert ("highest" in text) is (state is COMPLETE and score is not None)
 
 
 def test_a_missing_parameter_has_a_place_of_its_own() -> None:
@@ -232,7 +234,14 @@ def test_odd_values_are_drawn_at_the_edge_and_warn_of_nothing() -> None:
         for i, value in enumerate(values)
     ]
     for direction in Direction:
-        render(trials, {"x": math.nan, "list": math.inf, "none": -1.0}, direction=direction)
+        page = render(trials, {"x": math.nan, "list": math.inf, "none": -1.0}, direction=direction)
+        table = visible(page).partition("Leaderboard")[2]
+        best, worst = (
+            ("1e308", "-1e308") if direction is Direction.MAXIMIZE else ("-1e308", "1e308")
+        )
+        assert 0 < table.index(f" {best} complete") < table.index(f" {worst} complete")
+        assert table.count(" complete ") == len(values)
+        assert not re.search(r'="[^"]*\b(nan|inf)\b', page)  # a browser draws none of such a shape
 
 
 def test_nothing_that_a_program_says_becomes_markup_or_makes_the_page_large() -> None:

@@ -136,7 +136,7 @@ def test_the_csv_has_a_column_for_each_parameter_in_the_order_of_their_first_app
     header, first, second = rows(Trial(0, {"b": 1, "a": True}), Trial(1, {"c": "x", "a": None}))
     assert header[:6] == ["number", "state", "score", "b", "a", "c"]
     assert first[:6] == ["0", "RUNNING", "", "1", "true", ""]
-    assert second[:6] == ["1", "RUNNING", "", "", "", "x"]
+    assert second[:6] == ["1", "RUNNING", "", "", "null", "x"]
 
 
 def test_a_parameter_named_as_another_column_has_one_of_its_own() -> None:
@@ -163,3 +163,9 @@ def test_odd_text_survives_the_csv() -> None:
     assert cells(replace(FULL, message=text))["message"] == text
     assert cells(replace(FULL, message="\ra\r\nb"))["message"] == "'\na\nb"
     to_csv([replace(FULL, message="\ud800")]).encode()
+
+
+def test_null_is_a_value_and_an_entry_that_is_not_in_use_an_empty_cell() -> None:
+    trials = [Trial(0, {"a": None, "b": 1}), Trial(1, {"a": 2})]
+    rows = list(csv.DictReader(io.StringIO(to_csv(trials))))
+    assert [(row["a"], row["b"]) for row in rows] == [("null", "1"), ("2", "")]

@@ -1,5 +1,6 @@
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -7,8 +8,10 @@ import pytest
 from fakes.trials import Script, ScriptBackend
 from kfp_jax.cancellation import Cancellation
 from kfp_jax.errors import Conflict, JobCancelled, JobFailed, OutputError, SpecError
-from kfp_jax.spec import TrainSpec
-from kfp_jax.status import Phase
+from kfp_jax.launch import job_ref
+from kfp_jax.pods import Pods
+from kfp_jax.spec import Limits, TrainSpec
+from kfp_jax.status import JobStatus, Phase
 from kfp_jax.sweep import Pruner, Sampler, Space, Study, Trial, TrialState, choice, uniform
 from kfp_jax.sweep.end import End, SweepEnd, error_of, summary_of
 from kfp_jax.sweep.spec import SweepSpec
@@ -31,7 +34,11 @@ class News:
     def __init__(self, act: Callable[[Trial, Phase], None] = lambda *_: None) -> None:
         self.ended: list[int] = []
         self.notes: list[str] = []
+        self.before: list[int] = []
         self._act = act
+
+    def kept(self, trials: Sequence[Trial]) -> None:
+        self.before = [trial.number for trial in trials]
 
     def trial(self, trial: Trial, phase: Phase) -> None:
         if trial.state.finished:
@@ -48,6 +55,7 @@ class Sweeper:
         self.backend = ScriptBackend(good)
         self.news = News()
         self.cancellation = Cancellation()
+        self.left: dict[str, JobStatus] = {}
 
     def spec(
         self, space: Mapping[str, Any] = GRID, study: Mapping[str, Any] | None = None, **more: Any
@@ -65,6 +73,7 @@ class Sweeper:
 
     def run(self, script: ScriptOf = good, spec: SweepSpec | None = None) -> SweepEnd:
         self.backend = ScriptBackend(script)
+        self.backend.left = dict(self.left)
         spec = spec or self.spec()
         with sweep_folder(spec, resume=True) as folder:
             return run_sweep(
@@ -385,3 +394,132 @@ def test_what_is_no_fault_of_a_trial_ends_the_sweep_and_leaves_the_trial_open(
     again = sweeper.run()
     assert states(again) == [TrialState.COMPLETE] * 10
     assert again.trials[0] == end.trials[0]
+
+
+def jobs_of(sweeper: Sweeper, *numbers: int, phase: Phase) -> dict[str, JobStatus]:
+    """Returns the jobs of these trials, as a launcher that was killed leaves them."""
+    spec, backend = sweeper.spec(), ScriptBackend(good)
+    return {
+        job_ref(spec.trial_job(number, {}), backend).name: JobStatus(phase) for number in numbers
+    }
+
+
+def killed(sweeper: Sweeper, *numbers: int) -> None:
+    """Leaves the folder as a launcher does that is killed while these trials run."""
+    with sweep_folder(sweeper.spec(), resume=False) as folder:
+        for number in numbers:
+            FolderJournal(folder).write(Trial(number, {"x": number}))
+
+
+def test_jobs_that_still_run_are_followed_first_however_few_may_run_now(sweeper: Sweeper) -> None:
+    killed(sweeper, 0, 1, 2, 3)
+    sweeper.left = jobs_of(sweeper, 1, 2, 3, phase=Phase.RUNNING)
+    end = sweeper.run(
+        lambda p: Script((1.0,) * 2, {"accuracy": 1.0}, 0.1), sweeper.spec(parallel=1)
+    )
+    assert sorted(sweeper.backend.submitted[:3]) == ["0001", "0002", "0003"]
+    assert sweeper.backend.submitted[3] == "0000"
+    assert sweeper.backend.most == 3
+    assert states(end) == [TrialState.COMPLETE] * 10
+
+
+def test_what_a_killed_sweep_left_is_no_result_of_the_next_in_its_folder(sweeper: Sweeper) -> None:
+    ended = jobs_of(sweeper, 2, phase=Phase.SUCCEEDED)
+    sweeper.left = ended | jobs_of(sweeper, 4, phase=Phase.RUNNING)
+    end = sweeper.run()
+    assert sweeper.backend.deleted == [*ended]
+    assert states(end) == [TrialState.COMPLETE] * 10
+
+
+def test_an_ended_job_of_this_sweep_is_not_deleted_before_it_is_read(sweeper: Sweeper) -> None:
+    killed(sweeper, 0, 1, 2)
+    sweeper.left = jobs_of(sweeper, 2, phase=Phase.SUCCEEDED)
+    sweeper.run()
+    assert sweeper.backend.deleted == []
+
+
+def test_trials_that_stay_are_told_before_all_else(sweeper: Sweeper) -> None:
+    sweeper.run(spec=sweeper.spec(study={"max_trials": 4}))
+    sweeper.news = News()
+    sweeper.run()
+    assert sweeper.news.before == [0, 1, 2, 3]
+    assert sorted(sweeper.news.ended) == [4, 5, 6, 7, 8, 9]
+
+
+def test_a_trial_that_somebody_else_cancels_is_told_of(sweeper: Sweeper) -> None:
+    def act(trial: Trial, phase: Phase) -> None:
+        if trial.number == 1 and trial.curve and not trial.state.finished:
+            (ref,) = sweeper.backend.find({})
+            sweeper.backend.cancel(ref)
+
+    sweeper.news = News(act)
+    spec = sweeper.spec(parallel=1, study={"max_trials": 3})
+    end = sweeper.run(lambda p: Script((0.5,), {"accuracy": 0.5}, hangs=p["x"] == 1), spec)
+    assert states(end) == [TrialState.COMPLETE, TrialState.STOPPED, TrialState.COMPLETE]
+    assert [note for note in sweeper.news.notes if "Trial 1 was cancelled by somebody else" in note]
+    assert summary_of(spec, end).ended == (
+        "all 3 trials were made, but 1 was cancelled by somebody else"
+    )
+
+
+def test_a_trial_that_the_sweep_itself_stops_is_nobody_elses_doing(sweeper: Sweeper) -> None:
+    threading.Timer(0.3, sweeper.cancellation.request).start()
+    sweeper.run(lambda p: Script(hangs=True))
+    assert sweeper.news.notes == []
+
+
+@pytest.mark.parametrize(
+    ("sampler", "warm", "said"),
+    [
+        (Sampler.TPE, Trial(0, {"y": 1}, TrialState.COMPLETE, 0.5), "none of the warm start's"),
+        (Sampler.TPE, Trial(0, {"x": 0.5}, TrialState.FAILED), "none of the warm start's"),
+        (Sampler.RANDOM, Trial(0, {"x": 0.5}, TrialState.COMPLETE, 0.5), "random does not learn"),
+        (Sampler.TPE, Trial(0, {"x": 0.5}, TrialState.COMPLETE, 0.5), ""),
+    ],
+    ids=["other-entries", "no-score", "no-learner", "used"],
+)
+def test_a_warm_start_that_is_not_used_is_told_of(
+    sweeper: Sweeper, sampler: Sampler, warm: Trial, said: str
+) -> None:
+    study = {"sampler": sampler, "max_trials": 2}
+    sweeper.run(spec=sweeper.spec({"x": uniform(0.0, 1.0)}, study, warm=(warm,)))
+    assert [said in note for note in sweeper.news.notes] == [True] * bool(said)
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        ({"limits": Limits(deadline=100)}, "limits.deadline changed"),
+        ({"pods": Pods(image="other:1")}, "pods.image changed"),
+        ({"env": {"A": "secret"}}, "env.A changed"),
+    ],
+    ids=["deadline", "image", "variable"],
+)
+def test_a_job_that_may_still_run_is_not_changed(
+    sweeper: Sweeper, change: dict[str, Any], named: str
+) -> None:
+    def open_folder(spec: SweepSpec, where: str = "trainer in namespace ns") -> None:
+        with sweep_folder(spec, resume=True, where=where) as folder:
+            if not FolderJournal(folder).read():
+                FolderJournal(folder).write(Trial(0, {"x": 0}))
+
+    spec = sweeper.spec()
+    other = replace(spec, job=replace(spec.job, **change))
+    open_folder(spec)
+    open_folder(replace(spec, parallel=1))  # no job is another for that
+    with pytest.raises(SpecError, match=f"trial 0 may still run .*{named}") as refused:
+        open_folder(other)
+    assert "secret" not in str(refused.value)
+    with pytest.raises(SpecError, match="backend changed"):
+        open_folder(spec, "jobset in namespace ns")
+    FolderJournal(sweeper.folder).write(Trial(0, {"x": 0}, TrialState.STOPPED))
+    open_folder(other, "jobset in namespace ns")  # nothing runs any more
+
+
+def test_on_one_machine_nothing_outlives_its_launcher_and_all_may_change(sweeper: Sweeper) -> None:
+    killed(sweeper, 0)
+    spec = sweeper.spec()
+    with sweep_folder(
+        replace(spec, job=replace(spec.job, limits=Limits(deadline=9))), resume=True
+    ) as folder:
+        assert len(FolderJournal(folder).read()) == 1
