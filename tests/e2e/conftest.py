@@ -42,7 +42,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.path.is_relative_to(HERE):
             item.add_marker(pytest.mark.e2e)
-            item.add_marker(pytest.mark.timeout(300))
+            if not item.get_closest_marker("timeout"):
+                item.add_marker(pytest.mark.timeout(300))
 
 
 @pytest.fixture(scope="session")
