@@ -33,9 +33,11 @@ PUBLISHED = "KFP-PUBLISHED "
 TASK_SECONDS = 480.0
 
 
-# Small enough for one machine.
+# Small enough for one machine. The patch makes a job bring its own runtime: the ones that the tests
+# install have a volume where KFP's tasks have their artifacts, so that a job would write there.
 JOB_PODS: dict[str, Any] = {
     "resources": {"cpu": "200m", "memory": "256Mi", "cpu_limit": "2", "memory_limit": "2Gi"},
+    "patch": {"template": {"metadata": {"annotations": {"kfp-jax-e2e/own-runtime": "yes"}}}},
 }
 
 
