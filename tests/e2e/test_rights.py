@@ -85,7 +85,7 @@ def granted(client: Client, namespace: str) -> set[Call]:
     calls: set[Call] = set()
     for rule in client.rights(namespace).rules:
         # A right to one object by its name is no right to the others.
-        assert not rule.get("resourceNames") or rule["verbs"] == ["get"], rule
+        assert not rule.get("resourceNames") or {*rule["verbs"]} <= {"get", "list", "watch"}, rule
         if not rule.get("resourceNames"):
             calls |= {
                 (group, resource, verb)
@@ -102,13 +102,19 @@ def may(client: Client, call: Call, namespace: str) -> bool:
     return client.may(verb, Resource(group, "*", plural), namespace, subresource=subresource)
 
 
-NEEDED = [call for right in LAUNCHER for call in right.calls()]
+NEEDED = [call for right in LAUNCHER if not right.name for call in right.calls()]
+NAMED = [right for right in LAUNCHER if right.name]
 
 
 def test_a_launcher_may_do_what_it_does_and_nothing_beyond(place: Place, launcher: Client) -> None:
     assert granted(launcher, place.namespace) == {*NEEDED} | VIEWER
     assert [call for call in NEEDED if not may(launcher, call, place.namespace)] == []
     assert [call for call in NOBODY if may(launcher, call, place.namespace)] == []
+    for right in NAMED:  # to that one object, while NOBODY may to all of its kind
+        for group, plural, verb in right.calls():
+            kind = Resource(group, "*", plural)
+            assert launcher.may(verb, kind, place.namespace, name=right.name)
+            assert not launcher.may(verb, kind, place.namespace, name=f"{right.name}-2")
 
 
 def test_a_launcher_may_do_nothing_in_another_namespace(place: Place, launcher: Client) -> None:
