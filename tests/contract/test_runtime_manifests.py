@@ -135,7 +135,6 @@ def test_a_launcher_may_do_what_it_does_and_nothing_beyond() -> None:
     allowed = [
         (group, resource, verb)
         for rule in rules
-        if "resourceNames" not in rule
         for group in rule["apiGroups"]
         for resource in rule["resources"]
         for verb in rule["verbs"]

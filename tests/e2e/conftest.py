@@ -3,7 +3,7 @@
 import os
 import secrets
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -42,7 +42,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.path.is_relative_to(HERE):
             item.add_marker(pytest.mark.e2e)
-            item.add_marker(pytest.mark.timeout(300))
+            if not item.get_closest_marker("timeout"):
+                item.add_marker(pytest.mark.timeout(300))
 
 
 @pytest.fixture(scope="session")
@@ -113,19 +114,23 @@ def place(client: Client, manifests: Path, shared: Path) -> Iterator[Place]:
 @pytest.fixture(scope="session")
 def store(client: Client, manifests: Path, shared: Path) -> Iterator[ClusterStore]:
     """An S3 server that pods and tests reach."""
-    with a_place(client, manifests, shared) as place:
-        place.admit("privileged")  # the server's pod mounts a folder of the machine
-        with cluster_store(place, launcher_image()) as store:
-            yield store
+    with (
+        a_place(client, manifests, shared, {}) as place,  # it mounts a folder of the machine
+        cluster_store(place, launcher_image()) as store,
+    ):
+        yield store
 
 
 @contextmanager
-def a_place(client: Client, manifests: Path, shared: Path) -> Iterator[Place]:
-    """Makes a namespace and a folder; both are removed afterwards."""
+def a_place(
+    client: Client, manifests: Path, shared: Path, labels: Mapping[str, str] | None = None
+) -> Iterator[Place]:
+    """Makes a namespace, by default a restricted one, and a folder; both are removed afterwards."""
     name = f"kfp-jax-e2e-{secrets.token_hex(4)}"
     folder = shared / name
     folder.mkdir()
-    labels = {POD_SECURITY_LEVEL: "restricted"}
+    if labels is None:
+        labels = {POD_SECURITY_LEVEL: "restricted"}
     client.create(NAMESPACES, "", {"metadata": {"name": name, "labels": labels}})
     place = Place(client, name, folder)
     try:

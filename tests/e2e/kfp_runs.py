@@ -34,7 +34,7 @@ TASK_SECONDS = 480.0
 
 
 # Small enough for one machine. The patch makes a job bring its own runtime: the ones that the tests
-# install mount a folder of the machine, which a namespace of the standard *restricted* refuses.
+# install have a volume where KFP's tasks have their artifacts, so that a job would write there.
 JOB_PODS: dict[str, Any] = {
     "resources": {"cpu": "200m", "memory": "256Mi", "cpu_limit": "2", "memory_limit": "2Gi"},
     "patch": {"template": {"metadata": {"annotations": {"kfp-jax-e2e/own-runtime": "yes"}}}},
@@ -128,10 +128,11 @@ class KfpRun:
         if not done.manifest:
             return Executed(False, why=done.log)
         phase = self.wait(done)
-        last = done.log.rstrip().rpartition("\n")[2]
-        if phase != "Succeeded" or not last.startswith(PUBLISHED):
+        # What goes to stderr may come later in the log than what was written after it.
+        told = [line for line in done.log.splitlines() if line.startswith(PUBLISHED)]
+        if phase != "Succeeded" or not told:
             return Executed(False, why=f"pod {done.pod} ended as {phase}: {done.log[-3000:]}")
-        return Executed(True, json.loads(last.removeprefix(PUBLISHED)))
+        return Executed(True, json.loads(told[-1].removeprefix(PUBLISHED)))
 
     def submit(self, task: Task) -> Done:
         """Makes the pod of a task; without a manifest it was refused, and the log says why."""

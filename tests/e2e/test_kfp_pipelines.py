@@ -121,7 +121,8 @@ def test_rounds_of_halving_let_ever_fewer_trials_go_on(
     fewer |= {"trial-3.budget": {"epochs": 1}, "select-best.budget": {"epochs": 1}}
     run = KfpRun(place, smaller(compiled("mnist_halving"), fewer), store, ANY_UID)
     small = {name: value for name, value in SMALL.items() if name != "epochs"}
-    ended = run.start(parameters=small, source="bundled", space=SPACE, seed=1)
+    three = {"learning_rate": {"type": "choice", "values": [0.003, 0.01, 0.03]}}
+    ended = run.start(parameters=small, source="bundled", space=three, sampler="grid", max_failed=0)
     assert ended.state is State.SUCCEEDED, ended.why
     counts = [len(run.of(name)) for name in ("trial", "trial-2", "trial-3")]
     assert counts == [3, 2, 1]

@@ -23,7 +23,6 @@ CORE = tuple(
     ("v1", plural)
     for plural in (
         "configmaps",
-        "secrets",
         "events",
         "limitranges",
         "namespaces",

@@ -80,12 +80,11 @@ def _component(function: Callable[..., Any], **options: Any) -> Any:
     """Returns a component whose tasks take the function from their image.
 
     KFP would have its source in the pipeline's YAML, and several times in the Workflow, whose size
-    is limited. Its name for the program that runs the function is what kfp.local looks for.
+    is limited. Its name for the program that runs the function is what kfp.local looks for. Where
+    our images are kept elsewhere, tasks are told.
     """
     component: Any = dsl.component(base_image=IMAGE, install_kfp_package=False, **options)(function)
     container = component.component_spec.implementation.container
-    if prefix() != DEFAULT_PREFIX:
-        container.env = {**(container.env or {}), PREFIX_VARIABLE: prefix()}
     container.command = [
         "sh",
         "-ec",
@@ -93,6 +92,8 @@ def _component(function: Callable[..., Any], **options: Any) -> Any:
         ' kfp.dsl.executor_main --component_module_path $d/c.py "$@"',
         f"from kfp_jax.components import {function.__name__}",
     ]
+    if prefix() != DEFAULT_PREFIX:
+        container.env = {**(container.env or {}), PREFIX_VARIABLE: prefix()}
     return component
 
 

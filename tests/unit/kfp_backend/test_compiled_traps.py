@@ -1,7 +1,10 @@
 """What breaks pipelines on KFP's backend and not before, held against our compiled ones."""
 
 import json
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -206,6 +209,19 @@ def theirs(production: str, go: bool = True) -> None:
     # KFP's compiler fails on one that two tasks take.
     components.halve(results=dsl.Collected(tried.outputs["Output"]), keep=1)
     components.select_best(results=dsl.Collected(tried.outputs["Output"]))
+
+
+def test_in_a_task_components_are_the_functions_that_they_are_made_of() -> None:
+    """And nothing that only pipelines need is loaded before them."""
+    code = (
+        "import inspect, sys\nfrom kfp_jax import components\n"
+        "for name in components.__all__:\n    function = getattr(components, name)\n"
+        "    assert inspect.isfunction(function), function\n"
+        "    assert function.__name__ == name\n"
+        "assert not {'kubernetes', 'google.protobuf', 'kfp.compiler'} & set(sys.modules)\n"
+    )
+    environ = {**os.environ, "_KFP_RUNTIME": "true"}
+    subprocess.run([sys.executable, "-c", code], env=environ, check=True, timeout=60)
 
 
 def test_what_our_tasks_need_is_there_in_a_pipeline_of_somebody_else(tmp_path: Path) -> None:
