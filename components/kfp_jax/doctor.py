@@ -318,7 +318,7 @@ def _rights(cluster: ClusterFacts, pods: Pods) -> list[Finding]:
         remedy = f"kubectl create serviceaccount {cluster.account} -n {cluster.namespace}"
         return [Finding("rights", seen, remedy, CLUSTER)]
     found = []
-    for right in (*rights.LAUNCHER, *(() if cluster.queues is None else (rights.QUEUE,))):
+    for right in (*rights.LAUNCHER, *((rights.QUEUE,) if cluster.queues else ())):
         denied = [call[2] for call in right.calls() if call in cluster.denied]
         if denied and served.get(right.group, True):
             without = f", so {right.without}" if right.without else ""
