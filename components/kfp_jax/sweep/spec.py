@@ -63,7 +63,7 @@ class SweepSpec:
     def most_failed(self) -> int:
         """How many trials may fail."""
         asked = self.study.max_trials or self.study.space.points() or 0
-        return self.max_failed if self.max_failed >= 0 else max(1, asked // 2)
+        return most_failed(self.max_failed, asked)
 
     def trial_job(self, number: int, parameters: Mapping[str, Any]) -> TrainSpec:
         """Returns the job of one trial; it has an output folder of its own."""
@@ -88,3 +88,8 @@ class SweepSpec:
         """Returns 16 hexadecimal digits of `lasting`."""
         text = json.dumps(self.lasting(), sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def most_failed(max_failed: int, asked: int) -> int:
+    """Returns how many of the trials that were asked for may fail; -1 means half of them."""
+    return max_failed if max_failed >= 0 else max(1, asked // 2)
