@@ -121,7 +121,7 @@ def default_parallel(backend: Backend, num_nodes: int) -> int:
 
 
 @contextmanager
-def warmed(backend: Backend, parallel: int) -> Iterator[Backend]:
+def trial_backend(backend: Backend, parallel: int) -> Iterator[Backend]:
     """Gives the backend for trials: on this machine, of warm workers that many trials share."""
     if backend.name != "local":
         yield backend
@@ -205,7 +205,7 @@ class _Sweep:
                 self._backend.delete(ref)
 
     def _tell_of_warm_start(self) -> None:
-        said = warm_start_problem(self._spec.study, self._spec.warm)
+        said = warm_start_problem(self._spec.study, self._spec.earlier)
         if said:
             self._sink.note(said)
 
@@ -261,7 +261,7 @@ class _Sweep:
                 if study.max_trials and number >= study.max_trials:
                     return End.DONE
                 known = list(self._trials.values())
-                suggested = suggest(study, known, number, self._spec.warm)
+                suggested = suggest(study, known, number, self._spec.earlier)
                 if suggested is None:
                     return End.EXHAUSTED
                 parameters = suggested

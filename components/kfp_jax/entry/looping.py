@@ -46,7 +46,7 @@ from kfp_jax.sweep.study import Sampler, Study
 from kfp_jax.sweep.summary import SweepSummary, summarize
 from kfp_jax.sweep.table import to_json_lines
 from kfp_jax.sweep.trial import Direction, Trial, TrialState, extended
-from kfp_jax.sweep_folder import read_warm
+from kfp_jax.sweep_folder import read_tables
 from kfp_jax.sweep_news import parameters_text
 from kfp_jax.task_config import job_settings
 from kfp_jax.trial_end import ended, point_of, refused
@@ -311,7 +311,7 @@ def _direction(name: str) -> Direction:
 
 
 def _earlier(table: dsl.Dataset | None) -> Iterable[Trial]:
-    return read_warm([table.path]) if table else ()
+    return read_tables([table.path]) if table else ()
 
 
 def _write_table(table: dsl.Dataset, trials: Iterable[Trial]) -> None:

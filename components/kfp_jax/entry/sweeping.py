@@ -2,6 +2,7 @@
 
 import shutil
 from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -9,7 +10,6 @@ from typing import Any, cast
 from kfp import dsl
 
 from kfp_jax import storage
-from kfp_jax.cancellation import cancel_on_signals
 from kfp_jax.cluster.journal import ConfigMapJournal
 from kfp_jax.entry.task import (
     TaskPlace,
@@ -32,13 +32,12 @@ from kfp_jax.sweep_folder import (
     LEADERBOARD,
     TRIALS,
     FolderJournal,
-    read_warm,
-    sweep_folder,
-    write_results,
+    read_tables,
+    run_in_folder,
 )
 from kfp_jax.sweep_news import SweepNews
 from kfp_jax.task_config import job_settings
-from kfp_jax.tuning import Journal, default_parallel, run_sweep, study_name, warmed
+from kfp_jax.tuning import Journal, default_parallel, study_name
 
 
 @dataclass(frozen=True)
@@ -105,24 +104,21 @@ def sweep(
         sink = task_sink("sweep")
         place = task_place(backend, sink, study_name(job))
         where = place.backend
-        parallel = parallel or default_parallel(where, num_nodes)
         spec = SweepSpec(
             job=job,
             study=study,
-            parallel=parallel,
+            parallel=parallel or default_parallel(where, num_nodes),
             max_failed=max_failed,
             time_budget=time_budget_seconds,
-            warm=read_warm([warm_start] if warm_start else []),
+            earlier=read_tables([warm_start] if warm_start else []),
         )
-        with (
-            sweep_folder(spec, resume=True, where=where.where) as folder,
-            cancel_on_signals() as cancellation,
-            warmed(where, parallel) as workers,
-        ):
-            news = SweepNews(spec, sink)
-            journal = _journal(place, spec, folder)
-            end = run_sweep(spec, workers, journal, sink=news, cancellation=cancellation)
-            summary = write_results(folder, spec, end)
+        folder, end, summary = run_in_folder(
+            spec,
+            where,
+            nullcontext(SweepNews(spec, sink)),
+            resume=True,
+            journal=lambda folder: _journal(place, spec, folder),
+        )
         _publish(outputs, folder, summary)
         error = error_of(spec, end, going_on="the step, started again,")
         if error:

@@ -31,7 +31,7 @@ class SweepSpec:
         parallel: How many trials run at once.
         max_failed: How many trials may fail before the sweep does; -1 for half of them.
         time_budget: Seconds after which running trials are stopped; 0 for no limit.
-        warm: Trials of an earlier sweep, for samplers that learn.
+        earlier: Trials of an earlier sweep, for samplers that learn.
 
     Raises:
         SpecError: A value is wrong; the message names it and says what is valid.
@@ -42,7 +42,7 @@ class SweepSpec:
     parallel: int = 1
     max_failed: int = -1
     time_budget: float = 0.0
-    warm: tuple[Trial, ...] = ()
+    earlier: tuple[Trial, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.job.objective:

@@ -482,7 +482,7 @@ def test_a_warm_start_that_is_not_used_is_told_of(
     sweeper: Sweeper, sampler: Sampler, warm: Trial, said: str
 ) -> None:
     study = {"sampler": sampler, "max_trials": 2}
-    sweeper.run(spec=sweeper.spec({"x": uniform(0.0, 1.0)}, study, warm=(warm,)))
+    sweeper.run(spec=sweeper.spec({"x": uniform(0.0, 1.0)}, study, earlier=(warm,)))
     assert [said in note for note in sweeper.news.notes] == [True] * bool(said)
 
 
