@@ -2,6 +2,7 @@
 
 PYTHON ?= python3
 PYTEST_ARGS ?=
+IMAGES ?=
 NOTEBOOKS = $(wildcard notebooks/*.ipynb)
 
 .DEFAULT_GOAL := help
@@ -76,6 +77,19 @@ constraints: $(DEV) ## Pin the newest allowed version of every package, for the 
 .PHONY: wheel
 wheel: $(DEV) ## Build the sdist and wheel in dist/ and try the wheel in an empty environment
 	@tools/wheel.sh
+
+##@ Container images and what they are made of
+.PHONY: images
+images: $(DEV) ## Build them with docker, podman or buildah; prints sizes (IMAGES="launcher": only that)
+	@python tools/images.py $(IMAGES)
+
+.PHONY: images-again
+images-again: $(DEV) ## Build them twice, the second time from nothing, and compare every file
+	@python tools/images.py --again $(IMAGES)
+
+.PHONY: audit
+audit: $(DEV) ## Ask for known vulnerabilities of everything that is pinned
+	@python tools/audit.py
 
 ##@ Other
 .PHONY: clean

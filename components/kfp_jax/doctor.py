@@ -14,7 +14,8 @@ from kfp_jax.errors import SpecError
 from kfp_jax.manifests import rights
 from kfp_jax.manifests.dialect import dialect_of_schema
 from kfp_jax.manifests.identity import MANAGED_BY, PREFIX
-from kfp_jax.manifests.pod import DEFAULT_REQUESTS, flavor, resources
+from kfp_jax.manifests.pod import DEFAULT_REQUESTS, FLAVORS, flavor, pod_template, resources
+from kfp_jax.manifests.pod_security import ENFORCED, PRIVILEGED, refusal
 from kfp_jax.manifests.runtime import check_runtime, shipped_name
 from kfp_jax.manifests.template import node_container
 from kfp_jax.pods import Pods
@@ -24,7 +25,8 @@ Manifest = Mapping[str, Any]
 LOCAL, TRAINER, JOBSET = "local", "trainer", "jobset"
 CLUSTER = (TRAINER, JOBSET)
 
-_INSTALL = "kubectl apply --server-side -k runtimes/manifests/overlays/standalone"
+_OVERLAYS = "runtimes/manifests/overlays"
+_INSTALL = f"kubectl apply --server-side -k {_OVERLAYS}/standalone"
 _INSTALL_TRAINER = (
     'kubectl apply --server-side -k "https://github.com/kubeflow/trainer.git/manifests/overlays/'
     'manager?ref=v2.3.0"'
@@ -33,8 +35,11 @@ _INSTALL_JOBSET = (
     "kubectl apply --server-side -f https://github.com/kubernetes-sigs/jobset/releases/download/"
     "v0.12.0/manifests.yaml"
 )
+_KFP_NAMESPACE, _KFP_ACCOUNT = "kubeflow", "pipeline-runner"
+_PROFILE = "kubeflow-user-example-com"  # as our overlay calls it
+# What beside the runtimes our overlays install.
+_SHIPPED = ("kfp-jax-launcher", "kfp-jax-nodes", "kfp-jax-view-runtimes")
 _UNREADABLE = "unknown: this account may not read that"
-_PSS = "pod-security.kubernetes.io/enforce"
 
 
 class Level(StrEnum):
@@ -112,12 +117,21 @@ class ClusterFacts:
         jobset_fields: All field names in the schema of JobSets; None where they are not served.
         runtimes: Our runtimes by name, None for one that is not there; None where the account may
             not read them.
+        account: Whose rights were looked at: a service account of the namespace, or "" for whoever
+            asks.
+        account_there: Whether that service account is.
         denied: Group, resource and verb of each call that the account may not make.
-        queues: Kueue's queues in the namespace; None where Kueue is not served.
+        queues: Kueue's queues in the namespace, each with why it admits no job, or ""; None where
+            Kueue is not served.
+        queues_readable: Whether the account may read them.
         namespace_there: Whether the namespace is, as far as the account may know.
         namespace_labels: Its labels; None where the account may not read them.
         quotas: Its ResourceQuotas; None where the account may not read them.
         limit_ranges: Its LimitRanges; None where the account may not read them.
+        policies: Whether our network policy is in the namespace; None where the account may not
+            read them.
+        installed: Kind, name and version of each object that an installation of ours has made, as
+            far as the account may read them.
         kfp_retries: Whether the pipelines' Argo retries, by default, steps that end in an error.
     """
 
@@ -130,11 +144,16 @@ class ClusterFacts:
     jobset_fields: frozenset[str] | None = None
     runtimes: Mapping[str, Manifest | None] | None = None
     denied: frozenset[tuple[str, str, str]] = frozenset()
-    queues: tuple[str, ...] | None = None
+    account: str = ""
+    account_there: bool = True
+    queues: Mapping[str, str] | None = None
+    queues_readable: bool = True
     namespace_there: bool = True
     namespace_labels: Mapping[str, str] | None = field(default_factory=dict)
     quotas: tuple[Manifest, ...] | None = ()
     limit_ranges: tuple[Manifest, ...] | None = ()
+    policies: bool | None = True
+    installed: tuple[tuple[str, str, str], ...] = ()
     kfp_retries: bool = False
 
 
@@ -228,11 +247,11 @@ def _runtimes(cluster: ClusterFacts, pods: Pods) -> list[Finding]:
     if cluster.runtimes is None:
         seen = "may not be read, so they are taken to be as kfp-jax ships them"
         return [Finding("runtimes", seen)]
-    restricted = (cluster.namespace_labels or {}).get(_PSS) == "restricted"
+    level = _level(cluster)
     wanted = pods.runtime or shipped_name(flavor(pods))
     found = []
     for name, runtime in cluster.runtimes.items():
-        seen = _runtime_problem(runtime, restricted=restricted)
+        seen = _runtime_problem(runtime, level)
         blocks = (TRAINER,) if name == wanted else ()
         if seen:
             found.append(Finding(f"runtime {name}", seen, _INSTALL, blocks))
@@ -241,7 +260,7 @@ def _runtimes(cluster: ClusterFacts, pods: Pods) -> list[Finding]:
     return found
 
 
-def _runtime_problem(runtime: Manifest | None, *, restricted: bool) -> str:
+def _runtime_problem(runtime: Manifest | None, level: str) -> str:
     """Returns why no job can run on a runtime, or ""."""
     if runtime is None:
         return "not installed"
@@ -249,9 +268,8 @@ def _runtime_problem(runtime: Manifest | None, *, restricted: bool) -> str:
         pod = check_runtime(runtime)
     except SpecError as error:
         return str(error)
-    if restricted and not _is_restricted(pod):
-        return "its pods are not restricted, and the namespace admits no others"
-    return ""
+    refused = refusal(pod, level)
+    return f"the namespace is {level} and refuses its pods: {refused}" if refused else ""
 
 
 def _sound_runtime(name: str, runtime: Manifest) -> Finding:
@@ -266,30 +284,41 @@ def _sound_runtime(name: str, runtime: Manifest) -> Finding:
     return Finding(check, f"image {image}")
 
 
-def _is_restricted(pod: Manifest) -> bool:
-    """Returns whether the `restricted` Pod Security Standard would admit the training container."""
-    both = {**pod.get("securityContext", {}), **node_container(pod).get("securityContext", {})}
-    return (
-        both.get("runAsNonRoot") is True
-        and both.get("allowPrivilegeEscalation") is False
-        and "ALL" in both.get("capabilities", {}).get("drop", ())
-        and both.get("seccompProfile", {}).get("type") in ("RuntimeDefault", "Localhost")
-    )
-
-
 def _rights(cluster: ClusterFacts, pods: Pods) -> list[Finding]:
     served = {
         rights.TRAINER_GROUP: cluster.trainjob_fields is not None,
         rights.JOBSET_GROUP: cluster.jobset_fields is not None,
     }
+    who = f"account {cluster.account}" if cluster.account else "this account"
+    if not cluster.account_there:
+        seen = f"service account {cluster.account} is not there"
+        remedy = f"kubectl create serviceaccount {cluster.account} -n {cluster.namespace}"
+        return [Finding("rights", seen, remedy, CLUSTER)]
     found = []
-    for right in rights.LAUNCHER:
+    for right in (*rights.LAUNCHER, *(() if cluster.queues is None else (rights.QUEUE,))):
         denied = [call[2] for call in right.calls() if call in cluster.denied]
         if denied and served.get(right.group, True):
             without = f", so {right.without}" if right.without else ""
-            seen = f"this account may not {', '.join(denied)}{without}"
-            found.append(Finding(f"right {right.resource}", seen, _INSTALL, right.backends))
-    return found or [Finding("rights", "this account may do all that a launcher does")]
+            seen = f"{who} may not {', '.join(denied)}{without}"
+            queued = right is rights.QUEUE
+            remedy = _install_rights(cluster.namespace, cluster.account, queued=queued)
+            what = f"{right.resource} {right.name}".rstrip()
+            found.append(Finding(f"right {what}", seen, remedy, right.backends))
+    return found or [Finding("rights", f"{who} may do all that a launcher does")]
+
+
+def _install_rights(namespace: str, account: str, *, queued: bool = False) -> str:
+    """Returns the command that gives a launcher's account its rights in a namespace."""
+    suffix = "-queued" if queued else ""
+    if namespace == _KFP_NAMESPACE:
+        return f"{_INSTALL}{suffix}"
+    overlay = "standalone" if account == _KFP_ACCOUNT else "multi-user"
+    shipped = {"standalone": _KFP_NAMESPACE, "multi-user": _PROFILE}[overlay]
+    return (
+        f"kubectl kustomize {_OVERLAYS}/{overlay}{suffix}/launcher"
+        f" | sed 's/namespace: {shipped}/namespace: {namespace}/'"
+        " | kubectl apply --server-side -f -"
+    )
 
 
 def _kueue(cluster: ClusterFacts, pods: Pods) -> list[Finding]:
@@ -299,10 +328,17 @@ def _kueue(cluster: ClusterFacts, pods: Pods) -> list[Finding]:
             seen = "not installed, so no queue holds jobs back"
             return [Finding("Kueue", seen, "leave out --queue")]
         return [Finding("Kueue", "not installed; jobs start at once")]
+    if not cluster.queues_readable:
+        return [Finding("Kueue", _UNREADABLE)]
     names = ", ".join(cluster.queues) or "none"
     if queue and queue not in cluster.queues:
         seen = f"no queue {queue} in the namespace; it has: {names}"
         return [Finding("Kueue", seen, "kubectl get localqueues", CLUSTER)]
+    for name, problem in cluster.queues.items():
+        if problem:
+            remedy = f"kubectl describe localqueue {name} -n {cluster.namespace}"
+            seen = f"{name} admits no job: {problem}"
+            return [Finding("Kueue", seen, remedy, CLUSTER if name == queue else ())]
     return [Finding("Kueue", f"queues of the namespace: {names}")]
 
 
@@ -404,12 +440,47 @@ def _limit(name: str, rule: Manifest, asked: Mapping[str, str]) -> list[Finding]
 def _pod_security(cluster: ClusterFacts, pods: Pods) -> list[Finding]:
     if cluster.namespace_labels is None:
         return [Finding("pod security", _UNREADABLE)]
-    level = cluster.namespace_labels.get(_PSS, "privileged")
-    hostpaths = [item.name for item in pods.volumes if "hostPath" in item.source]
-    if level != "privileged" and hostpaths:
-        seen = f"{level}, which admits no hostPath: volume {hostpaths[0]}"
-        return [Finding("pod security", seen, "use a PersistentVolumeClaim", CLUSTER)]
+    level = _level(cluster)
+    made = pod_template(pods, flavor(pods), labels={}, container={})["spec"]
+    refused = refusal(made, level)
+    if refused:
+        seen = f"{level}, which refuses our pods: {refused}"
+        remedy = f"change that, or: kubectl label namespace {cluster.namespace} {ENFORCED}-"
+        return [Finding("pod security", seen, remedy, CLUSTER)]
     return [Finding("pod security", f"{level}, which admits our pods")]
+
+
+def _level(cluster: ClusterFacts) -> str:
+    return (cluster.namespace_labels or {}).get(ENFORCED, PRIVILEGED)
+
+
+def _network_policy(cluster: ClusterFacts, pods: Pods) -> list[Finding]:
+    check = "network policy"
+    if cluster.policies is None:
+        return [Finding(check, _UNREADABLE)]
+    if cluster.policies:
+        return [Finding(check, "only training pods reach training pods")]
+    install = _install_rights(cluster.namespace, cluster.account)
+    return [Finding(check, "none, so every pod of the cluster reaches training pods", install)]
+
+
+def _versions(cluster: ClusterFacts, pods: Pods) -> list[Finding]:
+    """Returns what was installed by another version, and is not this one's or not renewed."""
+    found = []
+    for kind, name, version in cluster.installed:
+        if version == __version__ or name in map(shipped_name, FLAVORS):  # those are looked into
+            continue
+        if name in _SHIPPED:
+            seen = f"{name} is of version {version}, this is {__version__}"
+            remedy = _INSTALL
+            if not kind.startswith("cluster"):
+                remedy = _install_rights(cluster.namespace, cluster.account)
+        else:
+            seen = f"{name} is left from version {version}: {__version__} has none of that name"
+            where = "" if kind.startswith("cluster") else f" -n {cluster.namespace}"
+            remedy = f"kubectl delete {kind} {name}{where}"
+        found.append(Finding(f"installed {kind}", seen, remedy))
+    return found
 
 
 def _pipelines(cluster: ClusterFacts, pods: Pods) -> list[Finding]:
@@ -441,5 +512,7 @@ CHECKS = (
     _quotas,
     _limit_ranges,
     _pod_security,
+    _network_policy,
+    _versions,
     _pipelines,
 )

@@ -1,9 +1,10 @@
 """`history.jsonl`: every metrics report of a job, once, across attempts and launches."""
 
 import json
+from io import TextIOWrapper
 from pathlib import Path
-from typing import TextIO
 
+from kfp_jax.contained import open_text
 from kfp_jax.reports import Kind, Report, json_number
 
 
@@ -41,14 +42,16 @@ class HistoryFile:
     def _rewind(self, step: int) -> None:
         self._file.close()
         kept = self.path.with_name(f".{self.path.name}.partial")
-        with self.path.open(encoding="utf-8") as old, kept.open("w", encoding="utf-8") as new:
+        kept.unlink(missing_ok=True)
+        with open_text(self.path, "r") as old, open_text(kept, "x") as new:
             new.writelines(line for line in old if _step(line) <= step)
         kept.replace(self.path)
         self._file = self._append()
 
-    def _append(self) -> TextIO:
-        # Line-buffered: readers follow the file while the job runs.
-        return self.path.open("a", encoding="utf-8", buffering=1)
+    def _append(self) -> TextIOWrapper:
+        file = open_text(self.path, "a")
+        file.reconfigure(line_buffering=True)  # readers follow the file while the job runs
+        return file
 
 
 def _line(report: Report) -> str:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from kfp_jax import storage
+from kfp_jax.contained import open_text
 from kfp_jax.errors import KfpJaxError, OutputError
 from kfp_jax.html import render_report
 from kfp_jax.sinks import Sink
@@ -49,7 +50,7 @@ def a_failed_job_matters_more(error: KfpJaxError | None, sink: Sink) -> Iterator
 def _history(path: Path) -> Iterator[dict[str, Any]]:
     """Yields the reports one by one: a long job has millions."""
     if path.is_file():
-        with path.open(encoding="utf-8") as lines:
+        with open_text(path, "r") as lines:
             for line in lines:
                 if line.endswith("\n"):  # a killed launcher left half of one
                     yield json.loads(line)

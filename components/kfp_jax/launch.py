@@ -7,10 +7,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from kfp_jax_store import is_remote, join
+
 from kfp_jax import storage
 from kfp_jax.backends.base import Backend, JobRef
 from kfp_jax.cancellation import Cancellation
 from kfp_jax.clock import Clock, SystemClock
+from kfp_jax.contained import path_below, refuse_links
 from kfp_jax.diagnosis import Diagnosis, Facts, diagnose
 from kfp_jax.errors import ClusterError, JobCancelled, OutputError
 from kfp_jax.names import job_name
@@ -91,14 +94,14 @@ def run_job(
             outcome = _collect(spec, job.ref, end, recorder, folder)
             storage.write_json(folder / storage.RESULT, outcome.to_json())
             keep(outcome)
-        _check_model(outcome)
+        _check_model(outcome, folder)
     sink.status(ref.name, JobStatus(outcome.phase, restarts=outcome.attempts - 1))
     return outcome
 
 
 def job_ref(spec: TrainSpec, backend: Backend) -> JobRef:
     """Returns what a spec's job is called on a backend: the same for the same output folder."""
-    identity = str(storage.local_path(spec.output_uri, "output_uri"))
+    identity = storage.place(spec.output_uri, "output_uri")
     return JobRef(backend.name, job_name(spec.name, identity, 1))
 
 
@@ -202,6 +205,7 @@ def _collect(spec: TrainSpec, ref: JobRef, end: _End, recorder: Recorder, folder
     versions = result.fields.get("versions", {}) if result else {}
     parameters = recorder.parameters
     root = diagnosis.root
+    output = storage.place(spec.output_uri, "output_uri")
     return Outcome(
         job=ref.name,
         backend=ref.backend,
@@ -214,22 +218,31 @@ def _collect(spec: TrainSpec, ref: JobRef, end: _End, recorder: Recorder, folder
         seconds=end.seconds,
         metrics=dict(recorder.values),
         attempts=end.status.restarts + 1,
-        output_uri=str(folder),
+        output_uri=output,
         dataset_uri=spec.dataset_uri,
-        model_uri=str(folder / model) if isinstance(model, str) else "",
+        model_uri=_model_uri(output, folder, model) if isinstance(model, str) else "",
         versions=versions if isinstance(versions, dict) else {},
         failed_process=root,
         last_lines=recorder.tails().get(root, ()) if root is not None else (),
     )
 
 
-def _check_model(outcome: Outcome) -> None:
-    """Refuses a model that the nodes wrote where nobody but they could see it."""
-    if outcome.model_uri and not Path(outcome.model_uri).exists():
+def _model_uri(output: str, folder: Path, name: str) -> str:
+    return join(output, str(path_below(folder, name, "Model").relative_to(folder)))
+
+
+def _check_model(outcome: Outcome, folder: Path) -> None:
+    """Refuses a model that only the nodes can see, or that leads elsewhere."""
+    if outcome.model_uri and not storage.exists(outcome.model_uri):
         raise OutputError(
             f"Job {outcome.job} wrote its model to {outcome.model_uri}, but here that is not there;"
             " give an output_uri on a volume that launcher and nodes mount at the same path."
         )
+    if is_remote(outcome.output_uri):
+        return  # objects are no links
+    # One that is not told of is an artifact, too.
+    for model in {folder / "model", Path(outcome.model_uri or folder / "model")}:
+        refuse_links(model, "Model")
 
 
 def _verdict(

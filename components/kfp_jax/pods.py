@@ -124,6 +124,7 @@ class Pods:
         service_account: Account of the pods.
         image_pull_secrets: Names of the secrets for the image registry.
         queue: Kueue's local queue that must admit the job.
+        priority: Kueue's WorkloadPriorityClass, by which jobs in its queue go before others.
         runtime: A TrainJob's runtime, "name" or "TrainingRuntime/name"; by default ours.
         patch: Anything else: a strategic-merge patch of the spec of a TrainingRuntime, that is
             {"template": {"spec": {"replicatedJobs": [{"name": "node", ...}]}}}.
@@ -139,6 +140,7 @@ class Pods:
     service_account: str = ""
     image_pull_secrets: tuple[str, ...] = ()
     queue: str = ""
+    priority: str = ""
     runtime: str = ""
     patch: Mapping[str, Any] = field(default_factory=dict)
 
@@ -162,6 +164,9 @@ class Pods:
             _check_object_name("image_pull_secrets", name)
         _check_object_name("service_account", self.service_account)
         _check_object_name("queue", self.queue)
+        _check_object_name("priority", self.priority)
+        if self.priority and not self.queue:
+            raise SpecError(f"priority {self.priority} is that of a queue; give queue, too.")
         if self.runtime and not _RUNTIME.fullmatch(self.runtime):
             raise SpecError(
                 f"runtime {self.runtime!r:.80} is not valid; give the name of a"

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from kfp_jax import storage
+from kfp_jax.contained import open_text, path_below, refuse_links
 from kfp_jax.errors import OutputError, SpecError
 
 CURRENT = "current.json"
@@ -102,27 +103,30 @@ class ProductionFolder:
         """Returns what is in production, or None.
 
         Raises:
-            OutputError: current.json is broken.
+            OutputError: current.json is broken, or names a model of another folder.
         """
         file = self.path / CURRENT
         if not file.exists():
             return None
         try:
-            return InProduction(**storage.read_json(file))
+            found = InProduction(**storage.read_json(file))
         except TypeError as error:
             raise OutputError(
                 f"{file} does not say what is in production: {error}; restore it from"
                 f" {self.path / _HISTORY}."
             ) from error
+        path_below(self.path, found.model, "Model")
+        return found
 
     def bring(self, model: Path, uri: str, run: str) -> str:
         """Copies a model in, whole or not at all. Returns its folder below this one.
 
         Raises:
-            OutputError: There is no model, or it cannot be copied.
+            OutputError: There is no model, it cannot be copied, or it holds a link out of it.
         """
         if not model.is_dir() or not any(model.iterdir()):
             raise OutputError(f"Model {model} is no folder with files; run the training again.")
+        refuse_links(model, "Model")
         # Of a task that is tried again it is the same.
         name = hashlib.sha256(f"{run}\n{uri}".encode()).hexdigest()[:16]
         target = self.path / _MODELS / name
@@ -163,7 +167,7 @@ class ProductionFolder:
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
-        with (self.path / _LOCK).open("w") as lock:
+        with open_text(self.path / _LOCK, "a") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             yield
 

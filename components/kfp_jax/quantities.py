@@ -28,6 +28,29 @@ def amount(text: str) -> Decimal | None:
     return number.scaleb(exponent)
 
 
+def canonical(text: str) -> str:
+    """Returns a quantity as Kubernetes itself would write it: 1 for 1000m, 1536Mi for 1.5Gi.
+
+    What reads and writes a job with typed values, as Kueue does, writes this form; and of most of a
+    TrainJob the server takes no change at all, not even to that.
+    """
+    match, value = _QUANTITY.fullmatch(text), amount(text)
+    if match is None or value is None:
+        return text
+    suffix = match["suffix"] or ""
+    if suffix in _BINARY and value >= 1024 and value == int(value):
+        power = max(n for n in range(len(_BINARY) + 1) if value % 1024**n == 0)
+        unit = next((name for name, n in _BINARY.items() if n == power), "")
+        return f"{int(value) // 1024**power}{unit}"
+    exponents = [n for n in _DECIMAL.values() if value.scaleb(-n) == int(value.scaleb(-n))]
+    exponent = max(exponents, default=0) if value else 0
+    if suffix[:1] in ("e", "E") and suffix[1:]:
+        unit = f"{suffix[0]}{exponent}" if exponent else ""
+    else:
+        unit = next(name for name, n in _DECIMAL.items() if n == exponent)
+    return f"{int(value.scaleb(-exponent))}{unit}"
+
+
 def cpu(name: str, value: Any) -> str:
     """Returns cores as a quantity, or "" for none given.
 

@@ -102,6 +102,8 @@ class Recorder:
         self._sink.log(line)
 
     def _report(self, process: int, report: Report) -> None:
+        if report.kind in (Kind.WAITING, Kind.JOINED) and process in self.joined:
+            self._start_again()  # a queue took back the job's place and gave it another
         match report.kind:
             case Kind.WAITING:
                 self.arrived |= {process}
@@ -133,12 +135,15 @@ class Recorder:
 
     def _next_attempt(self, attempt: int) -> None:
         self._attempt = attempt
+        self._numbers = {}
+        self._start_again()
+
+    def _start_again(self) -> None:
         self.arrived = self.joined = frozenset()
         self.errors = {}
         self.last_step = self.result = None
         self.values = {}
         self._tails = {}
-        self._numbers = {}
         self._history.next_attempt()
 
     def _note_malformed(self, process: int, report: Malformed) -> None:

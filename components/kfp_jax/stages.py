@@ -1,7 +1,7 @@
 """How long a job has been in each stage, and which of its limits has run out. Pure."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from kfp_jax.spec import Limits
 from kfp_jax.status import FOREIGN_JOBSET, JOB_REFUSED, POD_REFUSED, JobStatus, Overdue, Phase
@@ -33,6 +33,7 @@ class Stages:
         restarts: How often it had been restarted when this was made.
         held_by: What the platform says keeps it from starting, or "".
         held: It has said so.
+        requeued: A queue took back its place; None while none holds it back again.
     """
 
     submitted: float
@@ -42,9 +43,14 @@ class Stages:
     restarts: int = 0
     held_by: str = ""
     held: float | None = None
+    requeued: float | None = None
 
     def advanced(self, status: JobStatus, now: float) -> "Stages":
         """Returns the stages after a status."""
+        if self.admitted is not None and status.phase is Phase.QUEUED:
+            return replace(self, requeued=now if self.requeued is None else self.requeued)
+        if self.requeued is not None:
+            return self._readmitted(now).advanced(status, now)
         waiting = status.phase in (Phase.PENDING, Phase.QUEUED)
         admitted = self.admitted if waiting or self.admitted is not None else now
         restarted = status.restarts > self.restarts
@@ -63,6 +69,8 @@ class Stages:
 
     def seconds(self, end: float) -> dict[str, float]:
         """Returns the length of each stage of a job that ended then."""
+        if self.requeued is not None:
+            return self._readmitted(end).seconds(end)
         admitted = end if self.admitted is None else self.admitted
         joined = end if self.joined is None else self.joined
         lengths = {
@@ -72,6 +80,20 @@ class Stages:
             "total": end - self.submitted,
         }
         return {name: round(max(0.0, length), 3) for name, length in lengths.items()}
+
+    def _readmitted(self, now: float) -> "Stages":
+        """Returns the stages after another wait: all before it moves by its length.
+
+        So a wait counts as queued, and against neither deadline nor start.
+        """
+        waited = now - (now if self.requeued is None else self.requeued)
+        return replace(
+            self,
+            admitted=None if self.admitted is None else self.admitted + waited,
+            joined=None if self.joined is None else self.joined + waited,
+            attempt=now,
+            requeued=None,
+        )
 
 
 def overdue(
@@ -83,7 +105,8 @@ def overdue(
         return since is not None and limit > 0 and now - since >= limit
 
     if status.phase is Phase.QUEUED:
-        late = passed(stages.submitted, limits.queue)
+        since = stages.submitted if stages.requeued is None else stages.requeued
+        late = passed(since, limits.queue)
         return (Overdue.QUEUE, limits.queue) if late else None
     if passed(stages.admitted, limits.deadline):
         return Overdue.DEADLINE, limits.deadline

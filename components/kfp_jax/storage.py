@@ -7,9 +7,13 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, TextIO
 from urllib.parse import unquote
 
+from kfp_jax_store import is_remote
+
+from kfp_jax import object_store
+from kfp_jax.contained import open_text
 from kfp_jax.errors import Conflict, OutputError, SpecError
 
 RESULT = "result.json"
@@ -19,7 +23,10 @@ REPORT = "report.html"
 
 # Less than this and not even the logs of a short run would fit.
 MIN_FREE_BYTES = 16 * 1024 * 1024
-_PROBE = b"\0" * 4096
+_PROBE = "\0" * 4096
+
+CLAIM = "pvc://"
+"""Begins the URI of a folder that only the pods of a job see."""
 
 
 def local_path(uri: str, what: str) -> Path:
@@ -34,6 +41,11 @@ def local_path(uri: str, what: str) -> Path:
     """
     if not uri:
         raise SpecError(f"{what} is empty; give a folder.")
+    if uri.startswith(CLAIM):
+        raise SpecError(
+            f"{what} {uri} is on a claim of a cluster, which this machine does not see; give a path"
+            " here, or choose the backend trainer or jobset for a job."
+        )
     path = unquote(uri.removeprefix("file://")) if uri.startswith("file://") else uri
     if "://" in path:
         raise SpecError(f"{what} {uri} is not a folder of this machine; give a path.")
@@ -41,6 +53,114 @@ def local_path(uri: str, what: str) -> Path:
         return Path(path).expanduser().absolute()
     except RuntimeError as error:
         raise SpecError(f"{what} {uri} names no user of this machine; give a path.") from error
+
+
+def place(uri: str, what: str) -> str:
+    """Returns a folder as its absolute path, or the URI of a store or a claim as it is.
+
+    Raises:
+        SpecError: It is none of them.
+    """
+    if uri.startswith(CLAIM):
+        return uri.rstrip("/")
+    if not is_remote(uri):
+        return str(local_path(uri, what))
+    object_store.check_uri(uri, what)
+    return uri.rstrip("/")
+
+
+def here(uri: str, what: str) -> Path:
+    """Returns the folder of this machine that is a job's output, or stands for it.
+
+    For a store it does so while the job runs. For a claim it stays: what the launcher writes, it
+    can write nowhere else.
+    """
+    apart = is_remote(uri) or uri.startswith(CLAIM)
+    return object_store.working_folder(uri) if apart else local_path(uri, what)
+
+
+def shown_at(output: str) -> str:
+    """Returns where a person finds what the launcher wrote of a finished job."""
+    return str(here(output, "output_uri")) if output.startswith(CLAIM) else output
+
+
+def check_output(uri: str, what: str) -> None:
+    """Refuses an output that is neither a folder here nor a writable place in an object store.
+
+    Raises:
+        SpecError: It is neither.
+    """
+    if is_remote(uri):
+        object_store.check_writable(uri, what)
+    else:
+        local_path(uri, what)
+
+
+def check_place(uri: str, what: str) -> None:
+    """Refuses what is neither a folder here nor one in an object store, without a look at it.
+
+    Raises:
+        SpecError: It is neither.
+    """
+    if is_remote(uri):
+        object_store.check_uri(uri, what)
+    else:
+        local_path(uri, what)
+
+
+def check_dataset(uri: str, what: str) -> None:
+    """Refuses a dataset that is not there.
+
+    Raises:
+        SpecError: It is not.
+    """
+    if is_remote(uri):
+        object_store.check_complete(uri, what)
+    else:
+        existing_folder(uri, what)
+
+
+def exists(uri: str) -> bool:
+    """Returns whether a folder of results is there, and in an object store complete.
+
+    Raises:
+        OutputError: The store refused or did not answer.
+    """
+    if uri.startswith(CLAIM):
+        return True  # as the nodes say, who alone see it
+    return object_store.holds(uri) if is_remote(uri) else Path(uri).exists()
+
+
+@contextmanager
+def results(output: str) -> Iterator[Path]:
+    """Yields a finished job's files: its folder, or a copy, of which a report is sent back.
+
+    Raises:
+        OutputError: The store refused or did not answer.
+    """
+    if not is_remote(output):
+        yield here(output, "output_uri")
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        object_store.fetch(output, (RESULT, HISTORY, EVALUATION), Path(folder))
+        yield Path(folder)
+        if (Path(folder) / REPORT).exists():
+            with tempfile.TemporaryDirectory() as only:
+                (Path(folder) / REPORT).rename(Path(only) / REPORT)
+                object_store.send(output, Path(only))
+
+
+def read_result(output: str, name: str) -> dict[str, Any]:
+    """Returns the JSON object in one of a job's results.
+
+    Raises:
+        OutputError: It is missing or holds something else.
+    """
+    if not is_remote(output):
+        return read_json(Path(output) / name)
+    with tempfile.TemporaryDirectory() as folder:
+        object_store.fetch(output, (name,), Path(folder))
+        return read_json(Path(folder) / name)
 
 
 def existing_folder(uri: str, what: str) -> Path:
@@ -65,7 +185,7 @@ def writable_folder(path: Path, what: str) -> None:
     try:
         path.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=path, buffering=0) as probe:
-            probe.write(_PROBE)
+            probe.write(_PROBE.encode())
     except OSError as error:
         raise SpecError(
             f"{what} {path} cannot be written: {error.strerror}; choose another folder."
@@ -80,7 +200,7 @@ def output_folder(uri: str) -> Iterator[Path]:
         SpecError: It cannot be made or written, or has no space left.
         Conflict: A running job holds it.
     """
-    path = local_path(uri, "output_uri")
+    path = here(uri, "output_uri")
     with _lock_file(path) as lock:
         space = os.statvfs(path)
         free = space.f_bavail * space.f_frsize
@@ -97,10 +217,15 @@ def output_folder(uri: str) -> Iterator[Path]:
                 f"output_uri {path} is in use by a running job; wait for it or choose another"
                 " folder."
             ) from error
-        yield path
+        if not is_remote(uri):
+            yield path
+            return
+        stale = (RESULT, EVALUATION, REPORT)
+        with object_store.sent_at_the_end(uri, path, goes_on=(HISTORY,), stale=stale):
+            yield path
 
 
-def _lock_file(folder: Path) -> BinaryIO:
+def _lock_file(folder: Path) -> TextIO:
     """Makes a folder and its lock, and finds by it that files can be written there.
 
     A probe of its own would be one more file a trial, deleted at once: ext4 makes every new file
@@ -108,9 +233,10 @@ def _lock_file(folder: Path) -> BinaryIO:
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        lock = (folder / ".lock").open("wb", buffering=0)
+        lock = open_text(folder / ".lock", "a")
         try:
             lock.write(_PROBE)
+            lock.flush()
             lock.truncate(0)
         except BaseException:
             lock.close()
@@ -157,7 +283,9 @@ def write_text(path: Path, text: str) -> None:
     """
     partial = path.with_name(f".{path.name}.partial")
     try:
-        partial.write_text(text, encoding="utf-8")
+        partial.unlink(missing_ok=True)
+        with open_text(partial, "x") as file:
+            file.write(text)
         partial.replace(path)
     except OSError as error:
         raise OutputError(
@@ -172,7 +300,8 @@ def read_json(path: Path) -> dict[str, Any]:
         OutputError: It is missing or holds something else.
     """
     try:
-        data = json.loads(path.read_text(encoding="utf-8"))
+        with open_text(path, "r") as file:
+            data = json.load(file)
     except (OSError, ValueError) as error:
         raise OutputError(f"{path} cannot be read: {error}; run the job again.") from error
     if not isinstance(data, dict):

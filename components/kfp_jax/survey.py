@@ -6,18 +6,21 @@ import subprocess
 import sys
 from collections.abc import Callable, Mapping
 from importlib.metadata import PackageNotFoundError, version
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from kfp_jax.backends.pod_status import condition, line
 from kfp_jax.doctor import ClusterFacts, MachineFacts, Manifest
 from kfp_jax.errors import ClusterError, Forbidden, NotFound
 from kfp_jax.kube.requests import Resource
 from kfp_jax.kube.resources import (
+    ACCOUNTS,
     CLUSTER_RUNTIMES,
     CONFIG_MAPS,
     JOBSETS,
     LIMIT_RANGES,
     LOCAL_QUEUES,
     NAMESPACES,
+    NETWORK_POLICIES,
     QUOTAS,
     TRAINJOBS,
 )
@@ -31,6 +34,17 @@ if TYPE_CHECKING:
     from kfp_jax.kube.client import Client
 
 T = TypeVar("T")
+
+_POLICY = "kfp-jax-nodes"
+_OURS, _VERSION = "app.kubernetes.io/part-of=kfp-jax", "app.kubernetes.io/version"
+_INSTALLED = (
+    CLUSTER_RUNTIMES,
+    *(
+        Resource("rbac.authorization.k8s.io", "v1", plural)
+        for plural in ("clusterroles", "clusterrolebindings", "roles", "rolebindings")
+    ),
+    NETWORK_POLICIES,
+)
 
 _IMPORT_SECONDS = 60
 _SYSTEM_NAMESPACE = "kubeflow-system"
@@ -56,11 +70,18 @@ def survey_machine() -> MachineFacts:
     )
 
 
-def survey_cluster(client: "Client", namespace: str) -> ClusterFacts:
-    """Returns what a cluster is to the client's account; a server that is silent is a fact, too."""
+def survey_cluster(client: "Client", namespace: str, account: str = "") -> ClusterFacts:
+    """Returns what a cluster is; a server that is silent is a fact, too.
+
+    Args:
+        client: To the server.
+        namespace: Where jobs would be.
+        account: The service account whose rights count; by default those of the client.
+    """
     try:
         kubernetes = client.server_version(retry=_PATIENCE)
         there, labels = _namespace(client, namespace)
+        queues = _queues(client, namespace)
         return ClusterFacts(
             server=client.server,
             namespace=namespace,
@@ -69,12 +90,16 @@ def survey_cluster(client: "Client", namespace: str) -> ClusterFacts:
             trainer_version=_trainer_version(client),
             jobset_fields=_fields(client, JOBSETS, "JobSet"),
             runtimes=_runtimes(client),
-            denied=_denied(client, namespace),
-            queues=_queues(client, namespace),
+            account=account,
+            account_there=not account or _is_there(client, ACCOUNTS, namespace, account),
+            denied=_denied(client, namespace, account, queued="queues" in queues),
+            **queues,
             namespace_there=there,
             namespace_labels=labels,
             quotas=_listed(client, QUOTAS, namespace),
             limit_ranges=_listed(client, LIMIT_RANGES, namespace),
+            policies=_policies(client, namespace),
+            installed=_installed_objects(client, namespace),
             kfp_retries=_kfp_retries(client),
         )
     except ClusterError as error:
@@ -105,23 +130,59 @@ def _runtimes(client: "Client") -> dict[str, Manifest | None] | None:
     return found
 
 
-def _denied(client: "Client", namespace: str) -> frozenset[tuple[str, str, str]]:
+def _denied(
+    client: "Client", namespace: str, account: str, *, queued: bool
+) -> frozenset[tuple[str, str, str]]:
     denied = set()
-    for right in rights.LAUNCHER:
+    for right in (*rights.LAUNCHER, *((rights.QUEUE,) if queued else ())):
         for group, resource, verb in right.calls():
             plural, _, subresource = resource.partition("/")
             kind = Resource(group, "*", plural)
-            if not client.may(verb, kind, namespace, subresource=subresource):
+            more = {"name": right.name, "subresource": subresource, "account": account}
+            if not client.may(verb, kind, namespace, **more):
                 denied.add((group, resource, verb))
     return frozenset(denied)
 
 
-def _queues(client: "Client", namespace: str) -> tuple[str, ...] | None:
+def _queues(client: "Client", namespace: str) -> dict[str, Any]:
     versions = client.versions(LOCAL_QUEUES.group)
     if not versions:
-        return None
+        return {}
     kind = Resource(LOCAL_QUEUES.group, versions[0], LOCAL_QUEUES.plural)
-    return tuple(item["metadata"]["name"] for item in _listed(client, kind, namespace) or ())
+    found = _listed(client, kind, namespace)
+    queues = {item["metadata"]["name"]: _inactive(item.get("status", {})) for item in found or ()}
+    return {"queues": queues, "queues_readable": found is not None}
+
+
+def _inactive(status: Mapping[str, Any]) -> str:
+    """Returns why a queue admits nothing, or ""."""
+    stopped = condition(status, "Active", "False")
+    return line(stopped.get("message")) if stopped else ""
+
+
+def _policies(client: "Client", namespace: str) -> bool | None:
+    found = _listed(client, NETWORK_POLICIES, namespace)
+    return None if found is None else any(item["metadata"]["name"] == _POLICY for item in found)
+
+
+def _installed_objects(client: "Client", namespace: str) -> tuple[tuple[str, str, str], ...]:
+    found = []
+    for kind in _INSTALLED:
+        where = "" if kind.plural.startswith("cluster") else namespace
+        for item in _listed(client, kind, where, labels=_OURS) or ():
+            metadata = item["metadata"]
+            found.append((kind.plural, metadata["name"], metadata["labels"].get(_VERSION, "")))
+    return tuple(found)
+
+
+def _is_there(client: "Client", kind: Resource, namespace: str, name: str) -> bool:
+    try:
+        client.get(kind, namespace, name)
+    except NotFound:
+        return False
+    except Forbidden:  # then it may be
+        return True
+    return True
 
 
 def _namespace(client: "Client", namespace: str) -> tuple[bool, Mapping[str, str] | None]:
@@ -142,8 +203,10 @@ def _kfp_retries(client: "Client") -> bool:
     return "retryStrategy" in defaults and "OnError" in defaults
 
 
-def _listed(client: "Client", resource: Resource, namespace: str) -> tuple[Manifest, ...] | None:
-    listing = _readable(lambda: client.list(resource, namespace))
+def _listed(
+    client: "Client", resource: Resource, namespace: str, *, labels: str = ""
+) -> tuple[Manifest, ...] | None:
+    listing = _readable(lambda: client.list(resource, namespace, labels=labels))
     return listing.items if listing else None
 
 

@@ -12,6 +12,7 @@ from kfp_jax.backends.base import Backend
 from kfp_jax.backends.local import LocalBackend
 from kfp_jax.cancellation import cancel_on_signals
 from kfp_jax.checks import json_object
+from kfp_jax.contained import open_text
 from kfp_jax.errors import OutputError, SpecError
 from kfp_jax.html.leaderboard import render_leaderboard
 from kfp_jax.sweep.end import SweepEnd, summary_of
@@ -121,7 +122,8 @@ class FolderJournal:
         if not self._path.exists():
             return []
         try:
-            lines = self._path.read_text(encoding="utf-8").split("\n")
+            with open_text(self._path, "r") as file:
+                lines = file.read().split("\n")
             # What follows the last newline is the half line of a launcher that was killed.
             trials = {trial.number: trial for trial in map(_trial, lines[:-1])}
         except (OSError, ValueError, SpecError) as error:
@@ -138,7 +140,7 @@ class FolderJournal:
             OutputError: The file cannot be written.
         """
         try:
-            with self._path.open("a", encoding="utf-8") as file:
+            with open_text(self._path, "a") as file:
                 file.write(to_json_lines([trial]))
         except OSError as error:
             raise OutputError(
@@ -159,15 +161,18 @@ class Ran(NamedTuple):
     summary: SweepSummary
 
 
-def run_in_folder(
+@contextmanager
+def ran_in_folder(
     spec: SweepSpec,
     backend: Backend,
     news: AbstractContextManager[SweepSink],
     *,
     resume: bool,
     journal: Callable[[Path], Journal] = FolderJournal,
-) -> Ran:
+) -> Iterator[Ran]:
     """Runs a sweep and leaves what it came to in its folder; signals cancel it.
+
+    The folder is held until the block ends: of a sweep in a store there is none after that.
 
     Args:
         spec: What to try.
@@ -182,11 +187,10 @@ def run_in_folder(
     with (
         sweep_folder(spec, resume=resume, where=backend.where) as folder,
         cancel_on_signals() as cancellation,
-        news as sink,
-        trial_backend(backend, spec.parallel) as trials,
     ):
-        end = run_sweep(spec, trials, journal(folder), sink=sink, cancellation=cancellation)
-        return Ran(folder, end, write_results(folder, spec, end))
+        with news as sink, trial_backend(backend, spec.parallel) as trials:
+            end = run_sweep(spec, trials, journal(folder), sink=sink, cancellation=cancellation)
+        yield Ran(folder, end, write_results(folder, spec, end))
 
 
 def write_results(folder: Path, spec: SweepSpec, end: SweepEnd) -> SweepSummary:

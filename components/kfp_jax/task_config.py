@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from kfp_jax.errors import SpecError
+from kfp_jax.images import PREFIX_VARIABLE
 from kfp_jax.pods import Pods, Resources, Volume
 
 _FIELDS = (
@@ -88,6 +89,8 @@ def _variables(items: Iterable[Mapping[str, Any]]) -> tuple[dict[str, str], dict
     secrets: dict[str, str] = {}
     for item in items:
         name, source = item["name"], item.get("valueFrom") or {}
+        if name == PREFIX_VARIABLE:  # ours, and of use to the task alone
+            continue
         if not source:
             values[name] = item.get("value") or ""
         elif reference := source.get("secretKeyRef"):

@@ -12,7 +12,7 @@ import os
 import sys
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
 
-from kfp_jax_runtime import compile_cache, devices, exits, model_folder, node, program
+from kfp_jax_runtime import compile_cache, devices, exits, model_folder, node, program, stored
 from kfp_jax_runtime.errors import BadInput, Stopped
 from kfp_jax_runtime.report import Reporter, installed_versions, termination_log
 from kfp_jax_runtime.run import Run
@@ -76,14 +76,26 @@ def _bootstrap(
     here = node.from_environment(environ)
     if complaint := compile_cache.set_up(environ):
         sys.stderr.write(f"kfp-jax: {complaint}\n")
-    _make_output(here)
     ready = program.load(arguments[0], here.parameters)
     parameters = ready.effective(here.parameters)
+    with stored.settled(here) as here:
+        _make_output(here)
+        _join_and_run(here, ready, parameters, environ, reporter, sigterm)
+
+
+def _join_and_run(
+    here: node.Node,
+    ready: program.Program,
+    parameters: Mapping[str, object],
+    environ: Mapping[str, str],
+    reporter: Reporter,
+    sigterm: StopOnSigterm,
+) -> None:
     last_post = _show_status(here, environ, reporter)
     if not here.distributed:
         devices.check(environ)
         reporter.joined(parameters)
-        _run(ready, Run(here, parameters, reporter, sigterm), reporter)
+        _run(ready, Run(here, parameters, reporter, sigterm), reporter, here)
         last_post()
         return
     # Imported here, because a single process may have no need of JAX at all.
@@ -93,12 +105,12 @@ def _bootstrap(
     distributed.join(here)
     devices.check(environ)
     reporter.joined(parameters)
-    _run(ready, Run(here, parameters, reporter, distributed.SyncPoint()), reporter)
+    _run(ready, Run(here, parameters, reporter, distributed.SyncPoint()), reporter, here)
     distributed.leave()
     last_post()
 
 
-def _run(ready: program.Program, run: Run, reporter: Reporter) -> None:
+def _run(ready: program.Program, run: Run, reporter: Reporter, here: node.Node) -> None:
     try:
         metrics = ready(run)
     except SystemExit as error:
@@ -107,8 +119,13 @@ def _run(ready: program.Program, run: Run, reporter: Reporter) -> None:
         metrics = {}
     except Stopped:
         run.wait()
+        stored.send_results(here)
+        raise
+    except Exception:
+        run.wait_briefly()
         raise
     run.wait()
+    stored.send_results(here)
     if run.process_index == 0:
         exported = model_folder.NAME if model_folder.holds_model(run.model_dir) else None
         reporter.result(metrics, exported, installed_versions())

@@ -4,10 +4,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from kfp_jax_store import is_remote
+
 from kfp_jax_runtime import model_folder, node
 from kfp_jax_runtime.data.catalogue import DatasetChoice, Split
 from kfp_jax_runtime.errors import BadInput
 from kfp_jax_runtime.run import Run
+from kfp_jax_runtime.stored import cached
 
 
 @dataclass(frozen=True)
@@ -15,7 +18,7 @@ class EvaluateConfig:
     """The parameters of this program."""
 
     model: str
-    """The folder that a training exported its model to."""
+    """The folder or URI that a training exported its model to."""
     split: Split = "test"
     dataset: DatasetChoice = "auto"
     """"auto" takes what the dataset folder holds, or MNIST when the job has no dataset."""
@@ -26,7 +29,7 @@ class EvaluateConfig:
         Raises:
             BadInput: it holds no model.
         """
-        folder = node.folder("model", self.model)
+        folder = cached(self.model) if is_remote(self.model) else node.folder("model", self.model)
         if not model_folder.holds_model(folder):
             raise BadInput(
                 f"model {self.model!r} is not an exported model: {folder} holds no "

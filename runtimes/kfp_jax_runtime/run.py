@@ -82,7 +82,12 @@ class Run:
         # data need neither.
         from kfp_jax_runtime.checkpoint import Checkpoints
 
-        return Checkpoints(self._node.checkpoint_uri, self._effective, restored=self._restored)
+        return Checkpoints(
+            self._node.checkpoint_uri,
+            self._effective,
+            restored=self._restored,
+            scratch=self._node.scratch and self._node.scratch / "checkpoints",
+        )
 
     def _restored(self, step: int, saved_with: Mapping[str, object]) -> None:
         if self.process_index == 0:
@@ -98,9 +103,18 @@ class Run:
         if "checkpoints" in vars(self):
             self.checkpoints.wait()
 
+    def wait_briefly(self) -> None:
+        """Gives checkpoints on their way to an object store a moment; called for one that fails."""
+        if "checkpoints" in vars(self):
+            self.checkpoints.wait_briefly()
+
     @property
     def output_dir(self) -> Path:
-        """Where results go; it exists, and all attempts of one job share it."""
+        """Where results go; it exists, and all attempts of one job share it.
+
+        Where the job's output is in an object store, it is a folder of this process alone: what
+        lies there when the program ends goes to the store.
+        """
         return self._node.output_dir
 
     @property

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 import yaml
 from fakes.jobs import gpus, identity, job
+from kfp_jax import __version__
 from kfp_jax.manifests import environment, rights
 from kfp_jax.manifests.dialect import Dialect
 from kfp_jax.manifests.jobset import jobset
@@ -140,7 +141,32 @@ def test_a_launcher_may_do_what_it_does_and_nothing_beyond() -> None:
     ]
     calls = [call for right in rights.LAUNCHER for call in right.calls()]
     assert sorted(allowed) == sorted(calls)
+    named = {r["resources"][0]: r.pop("resourceNames") for r in rules if "resourceNames" in r}
+    assert named == {r.resource: [r.name] for r in rights.LAUNCHER if r.name}
     assert all(rule.keys() == {"apiGroups", "resources", "verbs"} for rule in rules)
+
+
+def test_a_launcher_with_a_queue_may_say_why_a_job_waits() -> None:
+    component = load(INSTALLED / "components" / "queue" / "kustomization.yaml")
+    (patch,) = component["patches"]
+    (added,) = yaml.safe_load(patch["patch"])
+    rule = added["value"]
+    group, verbs = rights.QUEUE.group, [*rights.QUEUE.verbs]
+    assert rule == {"apiGroups": [group], "resources": [rights.QUEUE.resource], "verbs": verbs}
+
+
+def test_what_is_installed_bears_its_version() -> None:
+    component = load(INSTALLED / "components" / "version" / "kustomization.yaml")
+    (labels,) = component["labels"]
+    assert labels["pairs"]["app.kubernetes.io/version"] == __version__
+    assert "app.kubernetes.io/part-of" in labels["pairs"]
+    marked = [
+        path.parent.name
+        for path in INSTALLED.rglob("kustomization.yaml")
+        if any(item.endswith("components/version") for item in load(path).get("components", ()))
+    ]
+    launchers = len([*INSTALLED.glob("overlays/*/launcher")])
+    assert sorted(marked) == sorted(["runtimes", *["launcher"] * launchers])
 
 
 @pytest.mark.parametrize(

@@ -4,22 +4,36 @@ import os
 import secrets
 import shutil
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 from e2e.jobs import left_in
 from e2e.mnist import mnist, preparation
-from e2e.places import ACCOUNT, ROOT, SHARED, Place, kubectl, launcher_overlay, until
+from e2e.places import (
+    ACCOUNT,
+    POD_SECURITY_LEVEL,
+    ROOT,
+    SHARED,
+    Place,
+    claim,
+    kubectl,
+    launcher_overlay,
+    until,
+    volume,
+)
 from kfp_jax.backends.local import LocalBackend
+from kfp_jax.errors import NotFound
 from kfp_jax.kube.access import find_access
 from kfp_jax.kube.client import Client
 from kfp_jax.kube.requests import Resource
-from kfp_jax.kube.resources import NAMESPACES
+from kfp_jax.kube.resources import CLAIMS, NAMESPACES
 from kfp_jax.launch import launch
 from kfp_jax.status import Outcome, Phase
 
 HERE = Path(__file__).parent
 ACCOUNTS = Resource("", "v1", "serviceaccounts")
+VOLUMES = Resource("", "v1", "persistentvolumes")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -93,11 +107,16 @@ def place(client: Client, manifests: Path, shared: Path) -> Iterator[Place]:
     name = f"kfp-jax-e2e-{secrets.token_hex(4)}"
     folder = shared / name
     folder.mkdir()
-    client.create(NAMESPACES, "", {"metadata": {"name": name}})
+    labels = {POD_SECURITY_LEVEL: "restricted"}
+    client.create(NAMESPACES, "", {"metadata": {"name": name, "labels": labels}})
     place = Place(client, name, folder)
     try:
+        client.create(VOLUMES, "", volume(name))
+        place.create(CLAIMS, claim(name))
         place.create(ACCOUNTS, {"metadata": {"name": ACCOUNT}})
         kubectl("apply", "--server-side", "-k", str(launcher_overlay(manifests, name)))
         yield place
     finally:
         client.delete(NAMESPACES, "", name)
+        with suppress(NotFound):
+            client.delete(VOLUMES, "", name)

@@ -60,6 +60,7 @@ class _Sink(NullSink):
     lines: dict[int, list[str]]
     phases: list[Phase]
     reports: list[Report]
+    said: list[str]
 
     def report(self, process: int, report: Report) -> None:
         self.reports.append(report)
@@ -70,6 +71,7 @@ class _Sink(NullSink):
     def status(self, job: str, status: JobStatus) -> None:
         if status.phase not in self.phases[-1:]:
             self.phases.append(status.phase)
+        self.said.append(status.message)
 
 
 class Running:
@@ -81,6 +83,7 @@ class Running:
         self.lines: dict[int, list[str]] = defaultdict(list)
         self.phases: list[Phase] = []
         self.reports: list[Report] = []
+        self.said: list[str] = []
         self.spec = spec
         self._backend = BACKENDS[backend](client or place.client, namespace=place.namespace)
         self.name = job_ref(spec, self._backend).name
@@ -106,7 +109,7 @@ class Running:
         return ended
 
     def _launch(self) -> None:
-        sink = _Sink(self.lines, self.phases, self.reports)
+        sink = _Sink(self.lines, self.phases, self.reports, self.said)
         try:
             self._ended.append(launch(self.spec, self._backend, sink=sink))
         except BaseException as error:  # noqa: BLE001 - raised again by `outcome`

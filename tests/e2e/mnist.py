@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from e2e.places import SHARED
+from e2e.places import CLAIM, SHARED
 from kfp_jax.pods import Pods, Resources, Volume
 from kfp_jax.spec import TrainSpec
 
@@ -11,7 +11,11 @@ from kfp_jax.spec import TrainSpec
 PODS = Pods(
     resources=Resources(cpu="200m", memory="256Mi", cpu_limit="2", memory_limit="2Gi"),
     volumes=(
-        Volume(name="shared", mount_path=str(SHARED), source={"hostPath": {"path": str(SHARED)}}),
+        Volume(
+            name="shared",
+            mount_path=str(SHARED),
+            source={"persistentVolumeClaim": {"claimName": CLAIM}},
+        ),
     ),
 )
 SMALL = {"epochs": 1, "channels": [8], "hidden": 16, "report_every_steps": 20}

@@ -80,6 +80,7 @@ def test_a_refused_parameter_is_told_in_the_termination_message(
 
 
 def test_the_stock_runtime_trains_too_and_we_say_what_is_lost(place: Place, dataset: Path) -> None:
+    place.admit("baseline")  # it is not restricted
     pods = replace(PODS, runtime="jax-distributed", image=CPU.image)
     spec = mnist(place.folder, dataset, pods=pods)
     (warning,) = lost(spec, place.client.get(CLUSTER_RUNTIMES, "", "jax-distributed"))

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from e2e.jobs import BACKENDS
 from e2e.mnist import PODS
-from e2e.places import Place, kubectl
+from e2e.places import Place
 from kfp_jax.kube.resources import QUOTAS
 from kfp_jax.launch import launch
 from kfp_jax.manifests.pod import CONTAINER_SECURITY, CPU
-from kfp_jax.pods import Resources
+from kfp_jax.pods import Resources, Volume
 from kfp_jax.spec import Limits, TrainSpec
 from kfp_jax.status import Outcome, Phase
 
@@ -119,8 +119,8 @@ def test_a_quota_that_leaves_no_room(place: Place, run: Callable[..., Outcome]) 
 
 
 def test_pods_that_the_namespace_refuses(place: Place, run: Callable[..., Outcome]) -> None:
-    level = "pod-security.kubernetes.io/enforce=restricted"  # and the shared folder is a hostPath
-    kubectl("label", "namespace", place.namespace, level)
-    outcome = run(WAIT, limits=Limits(start=12))
+    machine = Volume(name="machine", mount_path="/machine", source={"hostPath": {"path": "/"}})
+    pods = {"volumes": (*PODS.volumes, machine)}
+    outcome = run(WAIT, pods=pods, limits=Limits(start=12))
     assert "the cluster refuses its pods" in outcome.message
     assert "hostPath" in outcome.message

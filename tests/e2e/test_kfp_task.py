@@ -6,7 +6,7 @@ from typing import Any
 
 import yaml
 from e2e.mnist import SMALL
-from e2e.places import ACCOUNT, ROOT, SHARED, Place, until
+from e2e.places import ACCOUNT, CLAIM, ROOT, SHARED, Place, until
 from kfp_jax.kube.requests import Resource
 from kfp_jax.kube.resources import PODS, TRAINJOBS
 
@@ -41,50 +41,66 @@ def in_pods(path: Path) -> str:
     return str(Path("/minio") / path.relative_to(SHARED))
 
 
-def executor_input(component: dict[str, Any], values: dict[str, Any], root: str) -> dict[str, Any]:
-    """Returns what the driver resolves for a task: values over defaults, and places of outputs."""
+def executor_input(
+    component: dict[str, Any], values: dict[str, Any], root: str, inputs: dict[str, str]
+) -> dict[str, Any]:
+    """Returns what the driver resolves for a task: values, defaults, and places of artifacts."""
     parameters = component["inputDefinitions"]["parameters"]
     defaults = {name: p["defaultValue"] for name, p in parameters.items() if "defaultValue" in p}
-    artifacts = {
-        name: {
-            "artifacts": [
-                {
-                    "name": name,
-                    "type": spec["artifactType"],
-                    "uri": f"{root}/{name}",
-                    "metadata": {},
-                }
-            ]
-        }
-        for name, spec in component["outputDefinitions"]["artifacts"].items()
-    }
+    made = component["outputDefinitions"]["artifacts"]
+    given = component["inputDefinitions"].get("artifacts", {})
     return {
-        "inputs": {"parameterValues": {**defaults, **values}},
+        "inputs": {
+            "parameterValues": {**defaults, **values},
+            "artifacts": {name: _artifact(name, given[name], uri) for name, uri in inputs.items()},
+        },
         "outputs": {
             "parameters": {"Output": {"outputFile": OUTPUT_PARAMETER}},
-            "artifacts": artifacts,
+            "artifacts": {
+                name: _artifact(name, spec, f"{root}/{name}") for name, spec in made.items()
+            },
             "outputFile": OUTPUT_FILE,
         },
     }
 
 
+def _artifact(name: str, spec: dict[str, Any], uri: str) -> dict[str, Any]:
+    found = {"name": name, "type": spec["artifactType"], "uri": uri, "metadata": {}}
+    return {"artifacts": [found]}
+
+
 def task_pod(
-    place: Place, task: str, values: dict[str, Any], workflow: Any, pipeline: Path = PIPELINE
+    place: Place,
+    task: str,
+    values: dict[str, Any],
+    workflow: Any,
+    pipeline: Path = PIPELINE,
+    *,
+    name: str = POD,
+    root: str = "",
+    inputs: dict[str, str] | None = None,
 ) -> dict[str, Any]:
-    """Returns the pod of a task of the pipeline, whose artifacts land in the place's folder."""
+    """Returns the pod of a task of the pipeline.
+
+    Its artifacts land in the place's folder, which its job's pods see too; or below `root`, where
+    they see nothing of the task's own.
+    """
     compiled = yaml.safe_load(pipeline.read_text())
     component = compiled["components"][f"comp-{task}"]
     container = compiled["deploymentSpec"]["executors"][component["executorLabel"]]["container"]
-    root = in_pods(place.folder / "v2" / "artifacts" / "mnist" / RUN / task / TASK)
-    given = executor_input(component, values, root.replace("/minio/", "minio://", 1))
+    seen = in_pods(place.folder / "v2" / "artifacts" / "mnist" / RUN / task / TASK)
+    uri = root or seen.replace("/minio/", "minio://", 1)
+    given = executor_input(component, values, uri, inputs or {})
     args = [json.dumps(given) if arg == "{{$}}" else arg for arg in container["args"]]
-    outputs = place.folder / "outputs"
+    outputs = place.folder / ("outputs" if name == POD else f"outputs-{name}")
     outputs.mkdir()
-    mounts = {path: {"emptyDir": {}} for path in SCRATCH} | {
-        "/minio": {"hostPath": {"path": str(SHARED)}},
-        "/tmp/kfp_outputs": {"hostPath": {"path": str(outputs)}},
-        "/tmp/kfp/outputs": {"hostPath": {"path": str(outputs)}},
-    }
+    inside = str(outputs.relative_to(SHARED))
+    shared = [("/tmp/kfp_outputs", inside), ("/tmp/kfp/outputs", inside)]
+    scratch = [*SCRATCH]
+    if root:
+        scratch.append("/minio")
+    else:
+        shared.append(("/minio", ""))
     main = {
         "name": "main",
         "image": container["image"],
@@ -101,16 +117,18 @@ def task_pod(
             "allowPrivilegeEscalation": False,
             "capabilities": {"drop": ["ALL"]},
             "seccompProfile": {"type": "RuntimeDefault"},
+            "runAsNonRoot": True,  # as kubernetes.set_security_context gives it
         },
         "volumeMounts": [
-            {"name": f"v{number}", "mountPath": path} for number, path in enumerate(mounts)
+            *({"name": CLAIM, "mountPath": path, "subPath": below} for path, below in shared),
+            *({"name": f"v{number}", "mountPath": path} for number, path in enumerate(scratch)),
         ],
     }
     return {
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {
-            "name": POD,
+            "name": name,
             "labels": {
                 "pipeline/runid": RUN,
                 "pipelines.kubeflow.org/v2_component": "true",
@@ -132,7 +150,8 @@ def task_pod(
             "serviceAccountName": ACCOUNT,
             "containers": [main],
             "volumes": [
-                {"name": f"v{number}", **source} for number, source in enumerate(mounts.values())
+                {"name": CLAIM, "persistentVolumeClaim": {"claimName": CLAIM}},
+                *({"name": f"v{number}", "emptyDir": {}} for number in range(len(scratch))),
             ],
         },
     }
@@ -159,8 +178,8 @@ def nodes(place: Place) -> list[Any]:
     return place.pods("jobset.sigs.k8s.io/jobset-name")
 
 
-def ended(place: Place) -> str:
-    phase = place.get(PODS, POD)["status"]["phase"]
+def ended(place: Place, pod: str = POD) -> str:
+    phase = place.get(PODS, pod)["status"]["phase"]
     return phase if phase in ("Succeeded", "Failed") else ""
 
 

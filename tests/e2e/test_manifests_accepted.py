@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 import yaml
-from e2e.places import ROOT, Place, kubectl, launcher_overlay
+from e2e.places import ROOT, Place, kubectl, launcher_overlay, require_kueue
 from kfp_jax.kube.requests import Resource
 from kfp_jax.kube.resources import JOBSETS, RUNTIMES, TRAINJOBS
 
 GOLDEN = sorted((ROOT / "tests" / "golden" / "manifests").glob("*.yaml"))
 KINDS = {"TrainJob": TRAINJOBS, "TrainingRuntime": RUNTIMES, "JobSet": JOBSETS}
-COMPONENTS = {"gang": ".", "network-policy": "launcher", "queue": "launcher"}  # -> where it goes
+OVERLAYS = ("standalone", "multi-user", "standalone-queued", "multi-user-queued")
 
 
 def kind_of(manifest: dict[str, Any]) -> Resource:
@@ -38,27 +38,23 @@ def dry_run(overlay: Path) -> str:
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("name", ["standalone", "multi-user"])
+@pytest.mark.parametrize("name", OVERLAYS)
 def test_an_overlay_is_accepted(place: Place, manifests: Path, name: str) -> None:
+    if name.endswith("-queued"):
+        require_kueue(place.client)
     said = dry_run(manifests / "base" / "runtimes")
     assert all(f"kfp-jax-{name} " in said for name in ("cpu", "cuda", "tpu", "view-runtimes"))
     said = dry_run(launcher_overlay(manifests, place.namespace, overlay=name))
     assert "role.rbac.authorization.k8s.io/kfp-jax-launcher " in said
     assert "rolebinding.rbac.authorization.k8s.io/kfp-jax-launcher " in said
+    assert "networkpolicy.networking.k8s.io/kfp-jax-nodes " in said
+    assert ("localqueue.kueue.x-k8s.io/training " in said) == name.endswith("-queued")
 
 
-@pytest.mark.parametrize("component", COMPONENTS)
-def test_a_component_is_accepted(place: Place, manifests: Path, component: str) -> None:
-    if component == "queue" and not place.client.versions("kueue.x-k8s.io"):
-        pytest.skip("this cluster has no Kueue")
-    overlay = launcher_overlay(manifests, place.namespace)
-    if COMPONENTS[component] == ".":
-        overlay = manifests / "overlays" / place.namespace
-        overlay.mkdir()
-        (overlay / "kustomization.yaml").write_text("resources: [../../base/runtimes]\n")
-        path = f"../../components/{component}"
-    else:
-        path = f"../../../components/{component}"
-    with (overlay / "kustomization.yaml").open("a") as file:
-        file.write(f"components: [{path}]\n")
+def test_a_gang_is_accepted(place: Place, manifests: Path) -> None:
+    overlay = manifests / "overlays" / place.namespace
+    overlay.mkdir()
+    (overlay / "kustomization.yaml").write_text(
+        "resources: [../../base/runtimes]\ncomponents: [../../components/gang]\n"
+    )
     assert "serverside-applied (server dry run)" in dry_run(overlay)

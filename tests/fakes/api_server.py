@@ -28,6 +28,7 @@ CORE = tuple(
         "namespaces",
         "pods",
         "resourcequotas",
+        "secrets",
         "services",
         "persistentvolumeclaims",
     )

@@ -4,6 +4,7 @@ They make what a TrainJob or JobSet asks for, and really run the containers' com
 of this machine, with nothing but the pods' environment.
 """
 
+import base64
 import codecs
 import copy
 import os
@@ -254,9 +255,27 @@ class FakeCluster:
         container = pod["spec"]["containers"][0]
         self._runs[name] = _Run(
             [_expanded(item) for item in container["command"]],
-            {"PATH": os.environ["PATH"], **_environment(container, pod)},
+            {"PATH": os.environ["PATH"], **self._environment(container, pod)},
             lambda text: self._write(name, namespace, text),
         )
+
+    def _environment(self, container: Manifest, pod: Manifest) -> dict[str, str]:
+        found: dict[str, str] = {}
+        for item in container.get("env", ()):
+            source = item.get("valueFrom", {})
+            path = source.get("fieldRef", {}).get("fieldPath", "")
+            if path:
+                match = re.fullmatch(r"metadata\.(labels|annotations)\['(.+)'\]", path)
+                assert match is not None, path
+                found[item["name"]] = pod["metadata"][match[1]][match[2]]
+            elif reference := source.get("secretKeyRef"):
+                namespace = pod["metadata"]["namespace"]
+                secret = self.server.find("v1", "secrets", reference["name"], namespace)
+                assert secret is not None, reference
+                found[item["name"]] = base64.b64decode(secret["data"][reference["key"]]).decode()
+            else:
+                found[item["name"]] = _expanded(item["value"])
+        return found
 
     def _write(self, name: str, namespace: str, text: str) -> None:
         with self.server.changed:
@@ -334,19 +353,6 @@ def _pod(jobset: Manifest, index: int, restart: int) -> Manifest:
         "spec": template["spec"],
         "status": {"phase": "Pending"},
     }
-
-
-def _environment(container: Manifest, pod: Manifest) -> dict[str, str]:
-    found: dict[str, str] = {}
-    for item in container.get("env", ()):
-        path = item.get("valueFrom", {}).get("fieldRef", {}).get("fieldPath", "")
-        if path:
-            match = re.fullmatch(r"metadata\.(labels|annotations)\['(.+)'\]", path)
-            assert match is not None, path
-            found[item["name"]] = pod["metadata"][match[1]][match[2]]
-        else:
-            found[item["name"]] = _expanded(item["value"])
-    return found
 
 
 def _expanded(text: str) -> str:

@@ -1,5 +1,6 @@
 """The compiled pipelines are what `pipelines/compiled` holds; `make compile` writes them anew."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -9,6 +10,7 @@ import pytest
 import yaml
 from kfp import compiler, dsl
 from kfp_jax.components import evaluate, select_best, suggest, trial
+from kfp_jax.images import PREFIX_VARIABLE
 from kfp_jax_pipelines import NAMES
 
 COMPILED = Path(__file__).parents[2] / "pipelines" / "compiled"
@@ -81,6 +83,24 @@ def test_tasks_install_nothing_and_stay_small(name: str) -> None:
         assert "pip install" not in text
         assert len(text) < 2304
         assert container["image"].startswith("kfp-jax/launcher-python:")
+
+
+def test_another_registry_changes_the_images_and_tells_the_tasks(tmp_path: Path) -> None:
+    """And nothing else. A task is told because its jobs take their image from there as well."""
+    prefix = "registry.example.com:5000/team"
+    command = [sys.executable, "-m", "kfp_jax_pipelines", "compile", "--folder", str(tmp_path)]
+    environ = os.environ | {PREFIX_VARIABLE: prefix}
+    subprocess.run(command, check=True, capture_output=True, env=environ)
+    for name in NAMES:
+        moved = load(tmp_path / f"{name}.yaml")
+        for executor in moved["deploymentSpec"]["executors"].values():
+            container = executor["container"]
+            assert container["env"].pop() == {"name": PREFIX_VARIABLE, "value": prefix}
+            assert container["image"].startswith(f"{prefix}/launcher-python:")
+            container["image"] = container["image"].replace(prefix, "kfp-jax")
+            if not container["env"]:
+                del container["env"]
+        assert moved == load(COMPILED / f"{name}.yaml")
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -1,7 +1,5 @@
 """The leaderboard of a sweep in a real browser: light and dark, on a desk and on a phone."""
 
-import os
-from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache
 from html import escape
@@ -9,25 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fakes.browser import HOSTILE
 from fakes.sweeps import IMPORTANCES, mnist_summary, mnist_trials
 from kfp_jax.html import render_leaderboard
 from kfp_jax.sweep.summary import SweepState
 from kfp_jax.sweep.trial import Trial, TrialState
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Page
 
 pytestmark = pytest.mark.integration
-
-CHROMIUM = Path("/usr/bin/chromium")
-ARGUMENTS = [
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-]
-HOSTILE = "<script>console.error('ran')</script><img src=http://127.0.0.1:9/x onerror=alert(1)>"
 
 
 def hostile() -> list[Trial]:
@@ -81,51 +68,6 @@ def rendered(name: str) -> str:
 @pytest.fixture(params=DOCUMENTS)
 def document(request: pytest.FixtureRequest) -> str:
     return rendered(request.param)
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    if not CHROMIUM.exists():
-        reason = f"there is no browser at {CHROMIUM}; install Debian's package chromium"
-        if os.environ.get("CI"):
-            pytest.fail(reason)
-        pytest.skip(reason)
-    with sync_playwright() as playwright:
-        started = playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
-        yield started
-        started.close()
-
-
-class Watched:
-    """A page, with all that it complains about and asks for."""
-
-    def __init__(self, page: Page) -> None:
-        self.page = page
-        self.complaints: list[str] = []
-        self.requests: list[str] = []
-        page.on("console", lambda message: self.complaints.append(message.text))
-        page.on("pageerror", lambda error: self.complaints.append(str(error)))
-        page.on("dialog", lambda dialog: self.complaints.append(dialog.message))
-        page.on("request", lambda request: self.requests.append(request.url))
-
-    def asked_for(self) -> list[str]:
-        return [url for url in self.requests if not url.startswith("data:")]
-
-
-@pytest.fixture
-def open_page(browser: Browser) -> Iterator[Any]:
-    contexts = []
-
-    def opened(width: int, scheme: Any = "light") -> Watched:
-        context = browser.new_context(
-            viewport={"width": width, "height": 900}, color_scheme=scheme, offline=True
-        )
-        contexts.append(context)
-        return Watched(context.new_page())
-
-    yield opened
-    for context in contexts:
-        context.close()
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

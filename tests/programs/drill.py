@@ -54,7 +54,7 @@ def train(run: Run, drill: Drill) -> dict[str, float]:
 def fail(run: Run, drill: Drill) -> None:
     marker = run.output_dir / "failures"
     before = len(marker.read_text()) if marker.exists() else 0
-    if before >= drill.attempts:
+    if max(before, run.attempt - 1) >= drill.attempts:
         return
     marker.write_text("x" * (before + 1))
     match drill.how:

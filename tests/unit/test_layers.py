@@ -13,6 +13,7 @@ PACKAGES = (
     "components/kfp_jax",
     "pipelines/kfp_jax_pipelines",
     "runtimes/kfp_jax_runtime",
+    "runtimes/kfp_jax_store",
 )
 
 

@@ -13,6 +13,7 @@ from kfp_jax.kube.retry import Retry
 from kfp_jax.manifests.identity import Owner
 
 if TYPE_CHECKING:
+    from kfp_jax.backends.cluster import ClusterBackend
     from kfp_jax.kube.client import Client
 
 NAMES = ("auto", "local", "trainer", "jobset")
@@ -108,7 +109,7 @@ def connect(
     return Client(find_access(environ, context=context), warn=warn, retry=retry)
 
 
-def on_cluster(name: str, client: "Client", cluster: Cluster) -> Backend:
+def on_cluster(name: str, client: "Client", cluster: Cluster) -> "ClusterBackend":
     """Returns the backend `trainer`, `jobset` or, for `auto`, the first of these that works.
 
     Raises:

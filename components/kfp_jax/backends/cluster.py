@@ -19,9 +19,10 @@ from kfp_jax.kube.requests import PODS, Resource
 from kfp_jax.kube.resources import CLAIMS, EVENTS, SERVICES
 from kfp_jax.kube.stop import Stop
 from kfp_jax.kube.watch import Added, Deleted, Listed, Modified, Target, watch
+from kfp_jax.manifests.claims import on_claims
 from kfp_jax.manifests.environment import NODE
 from kfp_jax.manifests.identity import JOB_LABEL, STUDY, Identity, Owner, label
-from kfp_jax.manifests.pod import warnings
+from kfp_jax.manifests.pod import is_on_volume, warnings
 from kfp_jax.names import attempt_of, job_name, label_value, next_attempt
 from kfp_jax.spec import TrainSpec
 from kfp_jax.status import JobStatus
@@ -106,6 +107,7 @@ class ClusterBackend(ABC):
         """Asks the server, which stores nothing, whether it would take the job."""
         del cancelled  # nothing here takes long
         identity = self._identity(job_name(spec.name, spec.output_uri, 1))
+        spec = on_claims(spec)
         with ThreadPoolExecutor(3) as pool:  # the dry run takes longest
             rights = pool.submit(self._check_rights)
             claims = pool.submit(self._check_claims, spec)
@@ -171,6 +173,7 @@ class ClusterBackend(ABC):
             Conflict: A job of that name with another spec runs, or somebody else's has the name.
             Rejected: The server refuses the job.
         """
+        spec = on_claims(spec)
         name = ref.name
         for _ in range(_NAMES_TRIED):
             identity = self._identity(name)
@@ -235,6 +238,19 @@ class ClusterBackend(ABC):
             self._observers.popitem()[1].close()
         if self._study:
             self._study.close()
+
+    def has_on_volume(self, spec: TrainSpec) -> bool:
+        """Returns whether the nodes write the job's output to a volume, which others can see too.
+
+        Raises:
+            SpecError: The runtime that the job names is not there.
+        """
+        identity = self._identity(job_name(spec.name, spec.output_uri, 1))
+        return is_on_volume(spec.output_uri, self._mount_paths(spec, identity))
+
+    @abstractmethod
+    def _mount_paths(self, spec: TrainSpec, identity: Identity) -> Sequence[str]:
+        """Returns where the nodes have volumes, as far as this account may know."""
 
     @abstractmethod
     def _check(self, spec: TrainSpec, identity: Identity, base: Manifest) -> Sequence[str]:

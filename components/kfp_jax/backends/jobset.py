@@ -10,8 +10,9 @@ from kfp_jax.backends.observer import Objects
 from kfp_jax.backends.pod_status import Manifest, Pod
 from kfp_jax.errors import Conflict, Rejected, SpecError
 from kfp_jax.kube.resources import JOBSETS
+from kfp_jax.manifests.claims import on_claims
 from kfp_jax.manifests.identity import Identity
-from kfp_jax.manifests.jobset import jobset
+from kfp_jax.manifests.jobset import jobset, mount_paths
 from kfp_jax.spec import TrainSpec
 from kfp_jax.status import JobStatus
 
@@ -26,7 +27,10 @@ class JobSetBackend(ClusterBackend):
 
     def render(self, spec: TrainSpec, ref: JobRef) -> list[dict[str, Any]]:
         """Returns the JobSet."""
-        return [jobset(spec, self._identity(ref.name))]
+        return [jobset(on_claims(spec), self._identity(ref.name))]
+
+    def _mount_paths(self, spec: TrainSpec, identity: Identity) -> Sequence[str]:
+        return mount_paths(spec, identity)
 
     def _check(self, spec: TrainSpec, identity: Identity, base: Manifest) -> Sequence[str]:
         if not self._client.serves(JOBSETS):

@@ -29,7 +29,7 @@ from kfp_jax.status import (
 GRACE_SECONDS = 10.0  # to save and leave after SIGTERM
 _POLL_SECONDS = 0.01
 _HEARTBEAT_SECONDS = 0.25
-_LOG_POLL_SECONDS = 0.03
+_LOG_POLL_SECONDS = 0.05
 _BAR_SECONDS = 10.0  # how often the state of an unfinished line is handed on
 _ACCELERATOR_VARIABLES = ("TPU_WORKER_ID", "TPU_NAME", "CUDA_VISIBLE_DEVICES")
 
@@ -61,10 +61,10 @@ class LocalBackend:
                 f"num_nodes is {spec.num_nodes:,}, but this machine has {cores} cores and runs at"
                 f" most {most} processes; give 1 to {most} or use a cluster."
             )
-        storage.local_path(spec.output_uri, "output_uri")
-        storage.local_path(spec.checkpoints, "checkpoint_uri")
+        storage.check_output(spec.output_uri, "output_uri")
+        storage.check_place(spec.checkpoints, "checkpoint_uri")
         if spec.dataset_uri:
-            storage.existing_folder(spec.dataset_uri, "dataset_uri")
+            storage.check_dataset(spec.dataset_uri, "dataset_uri")
         if spec.command and shutil.which(spec.command[0], path=self._path(spec)) is None:
             raise SpecError(
                 f"command {spec.command[0]!r} is no program of this machine; check its name."
@@ -132,7 +132,7 @@ class LocalBackend:
                 yield status
             if status.phase.finished:
                 return
-            self._clock.sleep(_POLL_SECONDS)
+            job.wait()
 
     def logs(self, ref: JobRef) -> Iterator[LogLine]:
         """Yields the lines of all attempts, each attempt after the one before."""

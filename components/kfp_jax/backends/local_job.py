@@ -2,6 +2,7 @@
 
 import math
 import re
+import select
 import socket
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -18,6 +19,8 @@ from kfp_jax.spec import RESERVED_ENV, TrainSpec
 from kfp_jax.status import Action, JobStatus, Phase, ProcessStatus, next_action, reduce_processes
 
 _HEARTBEAT_SECONDS = 0.25
+_POLL_SECONDS = 0.01
+_NEWS_SECONDS = 0.05
 
 
 @dataclass(frozen=True)
@@ -43,6 +46,10 @@ class Attempt(Protocol):
 
     def poll(self, now: float) -> Sequence[ProcessStatus]:
         """Returns how each process is."""
+        ...
+
+    def news(self) -> int | None:
+        """Returns a descriptor that can be read when something has changed, or None."""
         ...
 
     def terminate(self) -> None:
@@ -80,7 +87,7 @@ class LocalJob:
         self._clock = clock
         self._grace = grace
         self._lock = threading.RLock()
-        self._logs = storage.local_path(spec.output_uri, "output_uri") / "logs"
+        self._logs = storage.here(spec.output_uri, "output_uri") / "logs"
         self._log_files: list[list[LogFile]] = []
         self._first_attempt = _next_attempt(self._logs)
         self._restarts = 0
@@ -122,6 +129,16 @@ class LocalJob:
                 case Action.FINISH:
                     self.close()
             return self.status
+
+    def wait(self) -> None:
+        """Waits a moment, not longer than until something has changed."""
+        news = self._attempt.news()
+        if news is None:
+            self._clock.sleep(_POLL_SECONDS)
+            return
+        waiting = select.poll()
+        waiting.register(news, select.POLLIN)
+        waiting.poll(_NEWS_SECONDS * 1000)
 
     def log_files(self, attempt: int) -> Sequence[LogFile]:
         """Returns the log files of an attempt of this launch, from 0, or () where it has none."""
@@ -224,6 +241,10 @@ class ProcessesAttempt:
             )
             for process, member in enumerate(self._members)
         ]
+
+    def news(self) -> int | None:
+        """Returns None: it has to be looked at."""
+        return None
 
     def terminate(self) -> None:
         """Sends SIGTERM to all processes, and to those that they have started."""

@@ -20,7 +20,7 @@ def argv(spec: TrainSpec) -> list[str]:
 def node_env(spec: TrainSpec, job: str, process: int, port: int, attempt: int) -> dict[str, str]:
     """Returns what the backend sets for one process, over the inherited environment."""
     address = f"{LOOPBACK}:{port}"
-    dataset = spec.dataset_uri and str(storage.local_path(spec.dataset_uri, "dataset_uri"))
+    dataset = spec.dataset_uri and storage.place(spec.dataset_uri, "dataset_uri")
     shared = spec.shared_uri and str(storage.local_path(spec.shared_uri, "shared_uri"))
     return {
         **spec.env,
@@ -35,8 +35,8 @@ def node_env(spec: TrainSpec, job: str, process: int, port: int, attempt: int) -
         "NUM_PROCESSES": str(spec.num_nodes),
         "PROCESS_ID": str(process),
         "KFP_JAX_PARAMETERS": parameters_json(spec.parameters),
-        "KFP_JAX_OUTPUT_URI": str(storage.local_path(spec.output_uri, "output_uri")),
-        "KFP_JAX_CHECKPOINT_URI": str(storage.local_path(spec.checkpoints, "checkpoint_uri")),
+        "KFP_JAX_OUTPUT_URI": storage.place(spec.output_uri, "output_uri"),
+        "KFP_JAX_CHECKPOINT_URI": storage.place(spec.checkpoints, "checkpoint_uri"),
         "KFP_JAX_DATASET_URI": dataset,
         **({"KFP_JAX_SHARED_URI": shared} if shared else {}),
         "KFP_JAX_JOB": job,

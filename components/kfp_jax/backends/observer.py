@@ -8,7 +8,9 @@ from datetime import UTC, datetime
 
 from kfp_jax.backends.event_status import explained
 from kfp_jax.backends.pod_status import JOBSET_NAME, Manifest, Pod
+from kfp_jax.backends.queue_status import explained_by_queue, queue_of
 from kfp_jax.backends.study_watch import StudyWatch
+from kfp_jax.backends.workloads import read_workloads
 from kfp_jax.errors import ClusterError
 from kfp_jax.kube.client import Client
 from kfp_jax.kube.feed import Feed
@@ -68,6 +70,7 @@ class Observer:
         self._pods: dict[str, Pod] = {}
         self._restart = 0
         self._events: tuple[Manifest, ...] = ()
+        self._workloads: tuple[Manifest, ...] = ()
         self._listed: set[Resource] = set()
         self._there: set[Resource] = {self._kinds[0]}
         self._cancels = 0
@@ -187,8 +190,8 @@ class Observer:
 
     def _follow(self, feed: Feed[tuple[Resource, Event]]) -> None:
         clock = self._client.clock
-        pause = _FIRST_LOOK_SECONDS
-        look = clock.now() + pause
+        pause = look = 0.0
+        phase: Phase | None = None
         while not self._stop.is_set and not (self.finished and not self._may_run()):
             news = feed.take(HEARTBEAT_SECONDS)
             while news is not None:
@@ -196,10 +199,15 @@ class Observer:
                 news = feed.take(0.0)  # what came meanwhile is one change
             self._update()
             now = clock.now()
-            if now >= look and self._starts():
+            before, phase = phase, self._status.phase if self._status else None
+            if phase is not before:
+                pause = _FIRST_LOOK_SECONDS
+                # Kueue has said why before it holds a job back; events come later.
+                look = now if phase is Phase.QUEUED else now + pause
+            if now >= look and phase in self._looks:
                 pause = min(2 * pause, _LOOK_SECONDS)
                 look = now + pause
-                self._look_at_events()
+                self._looks[phase]()
 
     def _take(self, kind: Resource, event: Event) -> None:
         with self._changed:
@@ -259,6 +267,7 @@ class Observer:
 
     def _made(self) -> JobStatus:
         status = self._reduce(self._objects, list(self._pods.values()))
+        status = explained_by_queue(status, queue_of(self.job), self._workloads)
         gone = self._kinds[0] not in self._there
         if not (gone or "deletionTimestamp" in self.job["metadata"]):
             return self._settled(explained(status, self.name, self._events))
@@ -296,14 +305,21 @@ class Observer:
             for item in pods.items:
                 self._take_object(PODS, item)
 
-    def _starts(self) -> bool:
-        return self._status is not None and self._status.phase is Phase.STARTING
+    @property
+    def _looks(self) -> Mapping[Phase | None, Callable[[], None]]:
+        """What tells why a job is still in a phase."""
+        return {Phase.STARTING: self._look_at_events, Phase.QUEUED: self._look_at_workloads}
 
     def _look_at_events(self) -> None:
         with suppress(ClusterError):  # `validate` has said it if the account may not
             listing = self._client.list(EVENTS, self._namespace, fields="type=Warning", retry=ONCE)
             self._events = listing.items
         self._update()
+
+    def _look_at_workloads(self) -> None:
+        if queue_of(self.job):
+            self._workloads = read_workloads(self._client, self._namespace, self.uid)
+            self._update()
 
     def _renew(self) -> None:
         """Says again and again that the job is followed, so that `cleanup` spares it.

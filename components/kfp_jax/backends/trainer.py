@@ -14,6 +14,7 @@ from kfp_jax.backends.trainjob_status import reduce_trainjob
 from kfp_jax.errors import ClusterError, Conflict, Forbidden, NotFound, Rejected, SpecError
 from kfp_jax.kube.client import Client
 from kfp_jax.kube.resources import CLUSTER_RUNTIMES, JOBSETS, RUNTIMES, TRAINJOBS
+from kfp_jax.manifests.claims import on_claims
 from kfp_jax.manifests.dialect import Dialect, dialect_of_schema, schema_fields
 from kfp_jax.manifests.identity import SPEC_HASH, Identity, Owner, owner_reference
 from kfp_jax.manifests.runtime import (
@@ -26,7 +27,7 @@ from kfp_jax.manifests.runtime import (
     ref_of,
     runtime_ref,
 )
-from kfp_jax.manifests.trainjob import trainjob
+from kfp_jax.manifests.trainjob import mount_paths, trainjob
 from kfp_jax.spec import TrainSpec
 from kfp_jax.status import JobStatus
 
@@ -49,6 +50,7 @@ class TrainerBackend(ClusterBackend):
 
     def render(self, spec: TrainSpec, ref: JobRef) -> list[dict[str, Any]]:
         """Returns the TrainJob, after its runtime if it brings one; for the newest Trainer."""
+        spec = on_claims(spec)
         identity = self._identity(ref.name)
         installed = runtime_ref(spec)
         runtime = assumed_runtime(installed) if installed else own_runtime(spec, identity)
@@ -71,6 +73,9 @@ class TrainerBackend(ClusterBackend):
             SpecError: It has no TrainJobs, or too old ones.
         """
         _ = self.dialect
+
+    def _mount_paths(self, spec: TrainSpec, identity: Identity) -> Sequence[str]:
+        return mount_paths(spec, self._read_base(spec, identity))
 
     def _check(self, spec: TrainSpec, identity: Identity, base: Manifest) -> Sequence[str]:
         made = trainjob(spec, identity, runtime=base, dialect=self.dialect)

@@ -121,6 +121,10 @@ class WaitingAttempt:
             return self._started.poll(now)
         return [ProcessStatus(file.process, alive=False) for file in self._files]
 
+    def news(self) -> int | None:
+        """Returns what its processes have; before they start, None."""
+        return self._started.news() if self._started else None
+
     def terminate(self) -> None:
         """Asks the processes to stop; before they start, there is nobody to ask."""
         if self._started:

@@ -116,6 +116,11 @@ class Worker:
                 self.code = self._process.returncode
         return not self._awaits
 
+    def news(self) -> int | None:
+        """Returns a descriptor that can be read when it has answered or ended; None once closed."""
+        number = self._channel.fileno()
+        return number if number >= 0 else None
+
     def suspended(self) -> bool:
         """Returns whether it is stopped by a signal or a debugger."""
         return not self.ended and suspended(self._process.pid)
@@ -194,6 +199,10 @@ class WarmAttempt:
                 suspended=not over and self._suspended,
             )
         ]
+
+    def news(self) -> int | None:
+        """Returns what its worker has."""
+        return self._worker.news()
 
     def terminate(self) -> None:
         """Asks the job to stop, by SIGTERM in the worker's process."""

@@ -2,7 +2,9 @@
 
 import sys
 from collections.abc import Iterable
+from typing import Annotated
 
+import typer
 from rich.console import Console
 from rich.text import Text
 
@@ -25,6 +27,12 @@ def doctor(
     backend: options.BackendName = "auto",
     namespace: options.Namespace = "",
     context: options.Context = "",
+    account: Annotated[
+        str,
+        typer.Option(
+            help="Whose rights count: a service account of the namespace, such as pipeline-runner."
+        ),
+    ] = "",
     as_json: options.Json = False,
 ) -> None:
     """Say whether a job can run, here and on the cluster, and what to do where it cannot.
@@ -36,6 +44,8 @@ def doctor(
     kfp-jax doctor --backend local
 
     kfp-jax doctor --namespace team --cpu 4 --memory 16Gi
+
+    kfp-jax doctor --namespace kubeflow --account pipeline-runner
     """
     if backend not in _BACKENDS:
         raise SpecError(f"backend is {backend!r:.60}; give one of {', '.join(_BACKENDS)}.")
@@ -43,7 +53,7 @@ def doctor(
     if backend in ("auto", table.LOCAL):
         checkups["this machine"] = table.examine_machine(survey_machine())
     if backend in table.CLUSTER or (backend == "auto" and knows_cluster(context)):
-        checkups["the cluster"] = _examine_cluster(context, namespace, pods)
+        checkups["the cluster"] = _examine_cluster(context, namespace, account, pods)
     able = [name for c in checkups.values() for name in c.able if backend in ("auto", name)]
     title, last = list(checkups.items())[-1]  # the cluster, where one is known
     if as_json:
@@ -59,10 +69,10 @@ def doctor(
         raise ClusterError(f"No job can run on {title}{way}; mend what is marked as a problem.")
 
 
-def _examine_cluster(context: str, namespace: str, pods: Pods) -> Checkup:
+def _examine_cluster(context: str, namespace: str, account: str, pods: Pods) -> Checkup:
     try:
         with connected(context, namespace) as (client, where):
-            return table.examine_cluster(survey_cluster(client, where), pods)
+            return table.examine_cluster(survey_cluster(client, where, account), pods)
     except ClusterError as error:  # a kubeconfig that cannot be used is a finding, too
         return table.examine_cluster(
             ClusterFacts(server="", namespace=namespace, unreachable=str(error)), pods

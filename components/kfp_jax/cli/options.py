@@ -83,6 +83,14 @@ VolumeClaims = Annotated[
 Queue = Annotated[
     str, typer.Option("--queue", help="Kueue's local queue.", rich_help_panel=_CLUSTER)
 ]
+Priority = Annotated[
+    str,
+    typer.Option(
+        "--priority",
+        help="Its place in the queue: a WorkloadPriorityClass.",
+        rich_help_panel=_CLUSTER,
+    ),
+]
 PodsJson = Annotated[
     str,
     typer.Option(
@@ -123,6 +131,7 @@ def pods_of_options(
     gpus: Gpus = "",
     volume: VolumeClaims = None,
     queue: Queue = "",
+    priority: Priority = "",
     pods: PodsJson = "",
 ) -> Pods:
     """Returns the pods that the options describe; single options win over `--pods`.
@@ -143,6 +152,7 @@ def pods_of_options(
         resources=resources,
         volumes=(*base.volumes, *(_claim(item) for item in volume or ())),
         queue=queue or base.queue,
+        priority=priority or base.priority,
     )
 
 
@@ -165,6 +175,7 @@ def train_spec(
     gpus: Gpus = "",
     volume: VolumeClaims = None,
     queue: Queue = "",
+    priority: Priority = "",
     pods: PodsJson = "",
 ) -> TrainSpec:
     """Returns the spec that the options describe.
@@ -192,6 +203,7 @@ def train_spec(
             gpus=gpus,
             volume=volume,
             queue=queue,
+            priority=priority,
             pods=pods,
         ),
     )

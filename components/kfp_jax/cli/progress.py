@@ -8,6 +8,7 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn
 from rich.table import Table
 from rich.text import Text
 
+from kfp_jax import storage
 from kfp_jax.backends.base import LogLine
 from kfp_jax.reports import Kind, Report
 from kfp_jax.sinks import (
@@ -167,7 +168,7 @@ def outcome_rows(outcome: Outcome) -> dict[str, str]:
         rows["attempts"] = str(outcome.attempts)
     if outcome.model_uri:
         rows["model"] = outcome.model_uri
-    rows["report"] = f"{outcome.output_uri}/{REPORT}"
+    rows["report"] = f"{storage.shown_at(outcome.output_uri)}/{REPORT}"
     return rows
 
 

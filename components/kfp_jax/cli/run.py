@@ -1,7 +1,7 @@
 """`kfp-jax run`: one job, without a pipeline."""
 
+import json
 import sys
-from pathlib import Path
 
 from kfp_jax import job_folder, storage
 from kfp_jax.cancellation import cancel_on_signals
@@ -35,11 +35,13 @@ def run(
         sink = screen.task(spec.name)
         outcome = launch(spec, where, sink=sink, cancellation=cancellation)
         error = outcome.error()
-        folder = Path(outcome.output_uri)
-        with job_folder.a_failed_job_matters_more(error, sink):
+        with (
+            job_folder.a_failed_job_matters_more(error, sink),
+            storage.results(outcome.output_uri) as folder,
+        ):
             job_folder.write_report(folder)
     if as_json:
-        sys.stdout.write((folder / storage.RESULT).read_text(encoding="utf-8"))
+        sys.stdout.write(json.dumps(outcome.to_json(), indent=2, allow_nan=False) + "\n")
     else:
         title = f"Job {outcome.job} {outcome.phase.value.lower()}"
         print_summary(title, outcome_rows(outcome), good=error is None)

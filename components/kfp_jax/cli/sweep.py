@@ -20,7 +20,7 @@ from kfp_jax.sweep.spec import SweepSpec
 from kfp_jax.sweep.study import Pruner, Sampler, Study
 from kfp_jax.sweep.summary import SweepSummary
 from kfp_jax.sweep.trial import Direction, TrialState
-from kfp_jax.sweep_folder import LEADERBOARD, SUMMARY, TRIALS_CSV, read_tables, run_in_folder
+from kfp_jax.sweep_folder import LEADERBOARD, SUMMARY, TRIALS_CSV, ran_in_folder, read_tables
 from kfp_jax.tuning import default_parallel, study_name
 
 SpaceJson = Annotated[
@@ -116,13 +116,13 @@ def sweep(
         time_budget=time_budget_seconds,
         earlier=read_tables(warm_start or ()),
     )
-    folder, end, summary = run_in_folder(spec, where, sweep_screen(spec), resume=resume)
-    error = error_of(spec, end, going_on="the same command with --resume")
-    if as_json:
-        sys.stdout.write((folder / SUMMARY).read_text(encoding="utf-8"))
-    else:
-        title = f"Sweep {summary.state.value.lower()}: {summary.ended}"
-        print_summary(title, _rows(summary, folder), good=error is None)
+    with ran_in_folder(spec, where, sweep_screen(spec), resume=resume) as (folder, end, summary):
+        error = error_of(spec, end, going_on="the same command with --resume")
+        if as_json:
+            sys.stdout.write((folder / SUMMARY).read_text(encoding="utf-8"))
+        else:
+            title = f"Sweep {summary.state.value.lower()}: {summary.ended}"
+            print_summary(title, _rows(summary, folder), good=error is None)
     if error:
         raise error
 

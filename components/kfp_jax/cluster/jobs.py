@@ -9,7 +9,15 @@ from kfp_jax.backends.jobset_status import reduce_jobset
 from kfp_jax.backends.pod_status import JOBSET_NAME, Manifest, Pod
 from kfp_jax.backends.trainjob_status import owns, reduce_trainjob
 from kfp_jax.manifests.environment import NODE
-from kfp_jax.manifests.identity import ATTEMPT_LABEL, MANAGED_BY, PREFIX, RENEWED, STUDY, label
+from kfp_jax.manifests.identity import (
+    ATTEMPT_LABEL,
+    MANAGED_BY,
+    PREFIX,
+    QUEUE_LABEL,
+    RENEWED,
+    STUDY,
+    label,
+)
 from kfp_jax.manifests.runtime import CLUSTER_KIND
 from kfp_jax.status import JobStatus, Phase
 
@@ -33,6 +41,7 @@ class ClusterJob:
         attempt: Label of the attempt, or "".
         runtime: What a TrainJob refers to, as kind/name, or "".
         ending: Whether its deletion has begun.
+        queue: Kueue's queue that holds it back or has let it through, or "".
         renewed: When its launcher last said that it follows the job, or None.
         step: The replicated job whose pods train; "" where any may.
         container: The container that trains.
@@ -56,6 +65,7 @@ class ClusterJob:
     runtime: str
     ending: bool
     renewed: datetime | None
+    queue: str = ""
     step: str = NODE
     container: str = NODE
     progress: int | None = None
@@ -167,6 +177,7 @@ def _identity(manifest: Manifest) -> dict[str, Any]:
         "uid": metadata["uid"],
         "created": created or datetime.fromisoformat("1970-01-01T00:00:00Z"),
         "ours": labels.get(MANAGED_BY) == PREFIX,
+        "queue": labels.get(QUEUE_LABEL, ""),
         "run": labels.get(label("run"), ""),
         "study": labels.get(label(STUDY), ""),
         "attempt": labels.get(ATTEMPT_LABEL, ""),

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 from kfp_jax.backends.event_status import explained
 from kfp_jax.backends.pod_status import JOBSET_NAME, Manifest
+from kfp_jax.backends.queue_status import explained_by_queue
+from kfp_jax.backends.workloads import read_workloads
 from kfp_jax.cluster.jobs import ClusterJob, read_jobs, read_jobset, read_trainjob
 from kfp_jax.cluster.nodes import (
     JobEvent,
@@ -18,7 +20,7 @@ from kfp_jax.errors import Forbidden, NotFound, Rejected
 from kfp_jax.kube import requests
 from kfp_jax.kube.resources import EVENTS, JOBSETS, PODS, TRAINJOBS
 from kfp_jax.kube.stop import Stop
-from kfp_jax.status import JobStatus
+from kfp_jax.status import JobStatus, Phase
 
 if TYPE_CHECKING:
     from kfp_jax.kube.client import Client
@@ -91,6 +93,8 @@ def look_up(client: "Client", namespace: str, name: str) -> Detail:
     nodes = read_nodes(pods)
     events = _noted(lambda: client.list(EVENTS, namespace).items, notes) or ()
     why = explained(JobStatus(job.phase, job.reason, job.message), name, events)
+    if job.queue and job.phase is Phase.QUEUED:
+        why = explained_by_queue(why, job.queue, read_workloads(client, namespace, job.uid))
     job = replace(job, reason=why.reason, message=why.message)
     return Detail(job, nodes, read_events(events, job, nodes), missing(job, pods), notes)
 

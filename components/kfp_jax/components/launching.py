@@ -8,11 +8,10 @@ from kfp.dsl.pipeline_context import Pipeline
 from kfp.dsl.pipeline_task import PipelineTask
 from kfp.dsl.python_component import PythonComponent
 
-from kfp_jax import __version__
+from kfp_jax.images import DEFAULT_PREFIX, LAUNCHER, PREFIX_VARIABLE, image, prefix
 
-# Of images/launcher: this package and kfp, no JAX. kfp.local warns about images without "python" in
-# their name.
-IMAGE = f"kfp-jax/launcher-python:{__version__}"
+# Of images/launcher: this package and kfp, no JAX.
+IMAGE = image(LAUNCHER)
 
 # What an author sets on the task is for the job's pods. The task itself needs the variables that
 # KFP fills in for it, and the volumes that both write to.
@@ -52,11 +51,13 @@ def lean(component: PythonComponent) -> PythonComponent:
     """Returns the component without the docstring in the source that each of its tasks carries.
 
     KFP has read the descriptions by now. The source is in the pipeline's YAML, and several times in
-    the Workflow, whose size is limited.
+    the Workflow, whose size is limited. Where our images are kept elsewhere, its tasks are told.
     """
     container = component.component_spec.implementation.container
     if container is not None and isinstance(container.command, list):
         container.command = [_without_docstring(part) for part in container.command]
+        if prefix() != DEFAULT_PREFIX:
+            container.env = {**(container.env or {}), PREFIX_VARIABLE: prefix()}
     return component
 
 

@@ -12,12 +12,13 @@ from kfp_jax import storage
 from kfp_jax.cancellation import cancel_on_signals
 from kfp_jax.checks import whole
 from kfp_jax.clock import SystemClock
+from kfp_jax.entry.place import task_place
+from kfp_jax.entry.stores import artifact_place, in_store
 from kfp_jax.entry.task import (
     errors_end_the_step,
     json_numbers,
     log_metrics,
     task_folder,
-    task_place,
     task_sink,
 )
 from kfp_jax.errors import JobCancelled, KfpJaxError, SpecError
@@ -132,11 +133,10 @@ def trial(
                 env=settings.env,
             )
             with cancel_on_signals() as cancellation:
+                place = task_place(backend, sink)
+                spec = in_store(spec, outputs.model, place.cluster, os.environ)
                 outcome = launch(
-                    spec,
-                    task_place(backend, sink).backend,
-                    sink=ManySinks(sink, curve),
-                    cancellation=cancellation,
+                    spec, place.backend, sink=ManySinks(sink, curve), cancellation=cancellation
                 )
             # Not the job, which is deleted when the next steps are told of the trial, and the
             # model's URI in place of the folder that only this step sees.
@@ -186,8 +186,10 @@ def _publish_trial(outputs: TrialOutputs, outcome: Outcome, number: int) -> str:
     if outcome.phase is Phase.CANCELLED:
         raise JobCancelled(outcome.message)
     log_metrics(outputs.metrics, outcome.metrics)
-    made = outcome.phase is Phase.SUCCEEDED and Path(outputs.model.path).exists()
-    if not (outcome.model_uri or made):
+    model = artifact_place(outcome.output_uri, outputs.model)
+    # A program may write the folder without our exporter, and say nothing of it.
+    made = outcome.phase is Phase.SUCCEEDED and (outcome.model_uri or storage.exists(model))
+    if not made:
         return ""
     outputs.model.metadata.update({"program": outcome.program, "trial": number, "job": outcome.job})
     return str(outputs.model.uri)

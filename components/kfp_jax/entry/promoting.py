@@ -66,7 +66,7 @@ def promote_if_better(
             run=run_id,
             promoted_at="",
         )
-        contest = _Contest(folder, candidate, evaluation, backend)
+        contest = _Contest(folder, candidate, evaluation, backend, outputs.metrics)
         decision, now, before = contest.hold(Path(model.path), min_score, min_gain)
         verb = "is promoted" if decision.promote else "is not promoted"
         sys.stdout.write(f"The model {verb}: {decision.why}.\n")
@@ -91,6 +91,7 @@ class _Contest:
     candidate: InProduction
     evaluation: TrainSpec
     backend: str
+    output: dsl.Artifact
 
     def hold(
         self, model: Path, min_score: float, min_gain: float
@@ -144,5 +145,5 @@ class _Contest:
             parameters={"model": str(self.folder.path / current.model), "split": "test"},
             output_uri=f"{self.evaluation.output_uri}-{current.version}",
         )
-        outcome = launch_job(spec, self.backend)
+        outcome = launch_job(spec, self.backend, self.output)
         return {**kept, "score": outcome.metrics["accuracy"], "score_then": current.score}

@@ -1,5 +1,6 @@
 """The entry of `sweep`."""
 
+import os
 import shutil
 from collections.abc import Mapping
 from contextlib import nullcontext
@@ -8,16 +9,18 @@ from pathlib import Path
 from typing import Any, cast
 
 from kfp import dsl
+from kfp_jax_store import is_remote
 
 from kfp_jax import storage
 from kfp_jax.cluster.journal import ConfigMapJournal
+from kfp_jax.contained import refuse_links
+from kfp_jax.entry.place import TaskPlace, task_place
+from kfp_jax.entry.stores import in_store
 from kfp_jax.entry.task import (
-    TaskPlace,
     errors_end_the_step,
     json_numbers,
     log_metrics,
     task_folder,
-    task_place,
     task_sink,
 )
 from kfp_jax.errors import OutputError
@@ -32,8 +35,8 @@ from kfp_jax.sweep_folder import (
     LEADERBOARD,
     TRIALS,
     FolderJournal,
+    ran_in_folder,
     read_tables,
-    run_in_folder,
 )
 from kfp_jax.sweep_news import SweepNews
 from kfp_jax.task_config import job_settings
@@ -103,6 +106,7 @@ def sweep(
         )
         sink = task_sink("sweep")
         place = task_place(backend, sink, study_name(job))
+        job = in_store(job, outputs.model, place.cluster, os.environ)
         where = place.backend
         spec = SweepSpec(
             job=job,
@@ -112,14 +116,14 @@ def sweep(
             time_budget=time_budget_seconds,
             earlier=read_tables([warm_start] if warm_start else []),
         )
-        folder, end, summary = run_in_folder(
+        with ran_in_folder(
             spec,
             where,
             nullcontext(SweepNews(spec, sink)),
             resume=True,
             journal=lambda folder: _journal(place, spec, folder),
-        )
-        _publish(outputs, folder, summary)
+        ) as (folder, end, summary):
+            _publish(outputs, folder, summary)  # of a sweep in a store the folder goes after this
         error = error_of(spec, end, going_on="the step, started again,")
         if error:
             raise error
@@ -129,15 +133,16 @@ def sweep(
 
 def _journal(place: TaskPlace, spec: SweepSpec, folder: Path) -> Journal:
     """Returns what outlives this task: on a cluster its folder goes with its pod."""
-    if place.client is None:
+    if place.cluster is None:
         return FolderJournal(folder)
+    client, task = place.cluster.client, place.cluster.task
     return ConfigMapJournal(
-        place.client,
-        place.client.namespace,
+        client,
+        client.namespace,
         study_name(spec.job),
         spec.identity(),
-        place.task.labels,
-        place.task.owner,
+        task.labels,
+        task.owner,
     )
 
 
@@ -151,15 +156,19 @@ def _publish(outputs: SweepOutputs, folder: Path, summary: SweepSummary) -> None
     score = {summary.objective: best.score} if best and best.score is not None else {}
     log_metrics(outputs.metrics, {**score, **counts})
     # A program may write the folder without our exporter, and say nothing of it.
-    model = Path(best.model_uri or f"{best.output_uri}/model") if best else None
-    if best and model and model.exists():
-        _copy_model(model, Path(outputs.model.path))
+    model = best.model_uri or f"{best.output_uri}/model" if best else ""
+    if best and storage.exists(model):
+        if is_remote(model):
+            outputs.model.uri = model  # of this task's own folder, where it stays
+        else:
+            copy_model(Path(model), Path(outputs.model.path))
         facts = {"program": summary.program, "job": best.job, "trial": best.number}
         outputs.model.metadata.update(facts | score)
 
 
-def _copy_model(source: Path, target: Path) -> None:
+def copy_model(source: Path, target: Path) -> None:
     """Copies the best model to where the artifact is; that of a trial stays where it is."""
+    refuse_links(source, "Model")
     try:
         shutil.rmtree(target, ignore_errors=True)
         copy = shutil.copytree if source.is_dir() else shutil.copy2

@@ -5,27 +5,20 @@ import os
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kfp import dsl
 
 from kfp_jax import job_folder, storage
-from kfp_jax.backends.base import Backend
-from kfp_jax.backends.choice import Cluster, connect, is_local, on_cluster
-from kfp_jax.backends.local import LocalBackend
 from kfp_jax.cancellation import cancel_on_signals
+from kfp_jax.entry.place import task_place
+from kfp_jax.entry.stores import in_store
 from kfp_jax.errors import KfpJaxError
-from kfp_jax.kfp_task import Task, enter_task
 from kfp_jax.launch import launch
-from kfp_jax.manifests.identity import STUDY
 from kfp_jax.sinks import EVENTS_VARIABLE, EventFileSink, ManySinks, PlainSink, Sink
 from kfp_jax.spec import TrainSpec
 from kfp_jax.status import Outcome
-
-if TYPE_CHECKING:
-    from kfp_jax.kube.client import Client
 
 
 @contextmanager
@@ -42,53 +35,43 @@ def errors_end_the_step(task: str) -> Iterator[None]:
         raise SystemExit(error.exit_code) from error
 
 
-def launch_job(spec: TrainSpec, backend: str, report: dsl.HTML | None = None) -> Outcome:
+def launch_job(
+    spec: TrainSpec,
+    backend: str,
+    output: dsl.Artifact,
+    *,
+    inputs: Mapping[str, dsl.Artifact] | None = None,
+    report: dsl.HTML | None = None,
+) -> Outcome:
     """Runs a job to its end; writes the training report, after a failure too.
+
+    Args:
+        spec: The job, with the folder of `output`, or one below it, as its output.
+        backend: Where.
+        output: An output artifact of the task. Where the job's nodes do not see its path, the job
+            writes to the folder of its URI.
+        inputs: Parameters of the program that name an artifact.
+        report: Takes the report.
 
     Raises:
         JobError: It did not succeed.
     """
     sink = task_sink(spec.name)
     with cancel_on_signals() as cancellation:
-        outcome = launch(
-            spec, task_place(backend, sink).backend, sink=sink, cancellation=cancellation
-        )
+        place = task_place(backend, sink)
+        spec = in_store(spec, output, place.cluster, os.environ, inputs=inputs)
+        outcome = launch(spec, place.backend, sink=sink, cancellation=cancellation)
     error = outcome.error()
     if report is not None:
-        with job_folder.a_failed_job_matters_more(error, sink):
-            written = job_folder.write_report(Path(outcome.output_uri))
+        with (
+            job_folder.a_failed_job_matters_more(error, sink),
+            storage.results(outcome.output_uri) as folder,
+        ):
+            written = job_folder.write_report(folder)
             storage.write_text(Path(report.path), written.read_text(encoding="utf-8"))
     if error:
         raise error
     return outcome
-
-
-@dataclass(frozen=True)
-class TaskPlace:
-    """Where this task's jobs run, and what it has of a cluster.
-
-    Attributes:
-        backend: Takes the jobs.
-        client: To the cluster; None on one machine.
-        task: What the jobs belong to.
-    """
-
-    backend: Backend
-    client: "Client | None" = None
-    task: Task = field(default_factory=Task)
-
-
-def task_place(name: str, sink: Sink, study: str = "") -> TaskPlace:
-    """Returns the backend of that name; on a cluster its jobs belong to the run of this task."""
-    if is_local(name):
-        return TaskPlace(LocalBackend())
-    client = connect(warn=sink.note)
-    task = enter_task(client, os.environ, os.getpid())
-    for note in task.notes:
-        sink.note(note)
-    labels = {**task.labels, STUDY: study} if study else task.labels
-    backend = on_cluster(name, client, Cluster(labels=labels, owner=task.owner))
-    return TaskPlace(backend, client, task)
 
 
 def task_sink(task: str) -> Sink:

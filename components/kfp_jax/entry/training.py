@@ -8,6 +8,7 @@ from typing import Any
 from kfp import dsl
 
 from kfp_jax import storage
+from kfp_jax.entry.stores import artifact_place
 from kfp_jax.entry.task import (
     errors_end_the_step,
     json_numbers,
@@ -72,7 +73,7 @@ def train(
             pods=settings.pods,
             env=settings.env,
         )
-        outcome = launch_job(spec, backend, report=outputs.report)
+        outcome = launch_job(spec, backend, outputs.model, report=outputs.report)
         log_metrics(outputs.metrics, outcome.metrics)
         outputs.model.metadata.update(
             {"program": program, objective: outcome.metrics[objective], "job": outcome.job}
@@ -90,7 +91,7 @@ def prepare_data(
     pods: Mapping[str, Any],
     backend: str,
 ) -> str:
-    """Runs the `prepare_data` component. Returns the dataset's folder."""
+    """Runs the `prepare_data` component. Returns the dataset's folder, or its URI in a store."""
     with errors_end_the_step("prepare-data"):
         settings = job_settings(task_config, pods)
         spec = TrainSpec(
@@ -101,9 +102,10 @@ def prepare_data(
             pods=settings.pods,
             env=settings.env,
         )
-        launch_job(spec, backend)
-        dataset.metadata.update(storage.read_json(Path(dataset.path) / "source.json"))
-        return str(dataset.path)
+        outcome = launch_job(spec, backend, dataset)
+        written = artifact_place(outcome.output_uri, dataset)
+        dataset.metadata.update(storage.read_result(written, "source.json"))
+        return written
 
 
 def evaluate(
@@ -129,9 +131,9 @@ def evaluate(
             pods=settings.pods,
             env=settings.env,
         )
-        outcome = launch_job(spec, backend)
+        outcome = launch_job(spec, backend, outputs.metrics, inputs={"model": model})
         log_metrics(outputs.metrics, outcome.metrics)
-        evaluation = storage.read_json(Path(outcome.output_uri) / storage.EVALUATION)
+        evaluation = storage.read_result(outcome.output_uri, storage.EVALUATION)
         outputs.classes.log_confusion_matrix(evaluation["classes"], evaluation["confusion"])
         page = render_evaluation(evaluation, outcome.to_json())
         storage.write_text(Path(outputs.report.path), page)

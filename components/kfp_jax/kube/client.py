@@ -182,10 +182,11 @@ class Client:
         *,
         name: str = "",
         subresource: str = "",
+        account: str = "",
     ) -> bool:
-        """Returns whether this account may do that."""
+        """Returns whether this account may do that, or a service account of the namespace."""
         review = requests.access_review(
-            verb, resource, namespace, name=name, subresource=subresource
+            verb, resource, namespace, name=name, subresource=subresource, account=account
         )
         return bool(self._call(review).get("status", {}).get("allowed"))
 

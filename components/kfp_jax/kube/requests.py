@@ -39,6 +39,8 @@ class Resource:
 
 PODS = Resource("", "v1", "pods")
 _REVIEWS = Resource("authorization.k8s.io", "v1", "selfsubjectaccessreviews")
+_OTHERS = Resource("authorization.k8s.io", "v1", "subjectaccessreviews")
+_SELF = "SelfSubjectAccessReview"
 _RULES = Resource("authorization.k8s.io", "v1", "selfsubjectrulesreviews")
 
 
@@ -175,9 +177,15 @@ def pod_log(
 
 
 def access_review(
-    verb: str, resource: Resource, namespace: str, *, name: str, subresource: str
+    verb: str,
+    resource: Resource,
+    namespace: str,
+    *,
+    name: str,
+    subresource: str,
+    account: str = "",
 ) -> Request:
-    """Asks whether this account may do something."""
+    """Asks whether this account may do something, or a service account of the namespace."""
     attributes = {
         "verb": verb,
         "group": resource.group,
@@ -187,12 +195,23 @@ def access_review(
         "namespace": namespace,
         "name": name,
     }
+    groups = (
+        "system:authenticated",
+        "system:serviceaccounts",
+        f"system:serviceaccounts:{namespace}",
+    )
+    whom = {"user": f"system:serviceaccount:{namespace}:{account}", "groups": groups}
+    kind, reviews = ("SubjectAccessReview", _OTHERS) if account else (_SELF, _REVIEWS)
     body = {
-        "apiVersion": f"{_REVIEWS.group}/{_REVIEWS.version}",
-        "kind": "SelfSubjectAccessReview",
-        "spec": {"resourceAttributes": {key: value for key, value in attributes.items() if value}},
+        "apiVersion": f"{reviews.group}/{reviews.version}",
+        "kind": kind,
+        "spec": {
+            "resourceAttributes": {key: value for key, value in attributes.items() if value},
+            **(whom if account else {}),
+        },
     }
-    return Request("POST", _REVIEWS.path(), "ask which rights this account has", body=body)
+    who = f"account {account}" if account else "this account"
+    return Request("POST", reviews.path(), f"ask which rights {who} has", body=body)
 
 
 def rules_review(namespace: str) -> Request:

@@ -6,7 +6,10 @@ __all__ = ["PODS"]
 
 EVENTS = Resource("", "v1", "events")
 SERVICES = Resource("", "v1", "services")
+SECRETS = Resource("", "v1", "secrets")
 CONFIG_MAPS = Resource("", "v1", "configmaps")
+ACCOUNTS = Resource("", "v1", "serviceaccounts")
+NETWORK_POLICIES = Resource("networking.k8s.io", "v1", "networkpolicies")
 NAMESPACES = Resource("", "v1", "namespaces")
 CLAIMS = Resource("", "v1", "persistentvolumeclaims")
 QUOTAS = Resource("", "v1", "resourcequotas")

@@ -100,7 +100,10 @@ def literal(text: str) -> str:
 def _values(values: Mapping[str, str]) -> list[dict[str, Any]]:
     for name, value in values.items():
         _check_size(f"Variable {name}", f"{name}={value}")
-    return [{"name": name, "value": literal(value)} for name, value in values.items()]
+    # No value is the empty one. Kueue would leave it out, and the server take that for a change of
+    # what may not change: a job with one never left its queue.
+    given = {name: {"value": literal(value)} if value else {} for name, value in values.items()}
+    return [{"name": name, **value} for name, value in given.items()]
 
 
 def _from_pod(name: str, path: str) -> dict[str, Any]:

@@ -21,6 +21,7 @@ RENEW_SECONDS = 60.0
 CANCELLED = f"{PREFIX}/cancelled"
 STUDY = "study"  # of the names in `Identity.labels`: whose trial a job is
 QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
+PRIORITY_LABEL = "kueue.x-k8s.io/priority-class"
 # A mesh's sidecar outlives the program, so the pod would never be done.
 NO_SIDECAR = {"sidecar.istio.io/inject": "false"}
 
@@ -83,9 +84,10 @@ def labels(identity: Identity) -> dict[str, str]:
     }
 
 
-def queue_label(spec: TrainSpec) -> dict[str, str]:
-    """Returns the label by which Kueue holds a TrainJob or JobSet back until there is room."""
-    return {QUEUE_LABEL: spec.pods.queue} if spec.pods.queue else {}
+def queue_labels(spec: TrainSpec) -> dict[str, str]:
+    """Returns the labels by which Kueue holds a TrainJob or JobSet back until there is room."""
+    found = {QUEUE_LABEL: spec.pods.queue, PRIORITY_LABEL: spec.pods.priority}
+    return {name: value for name, value in found.items() if value}
 
 
 def label(name: str) -> str:

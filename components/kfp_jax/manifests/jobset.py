@@ -1,6 +1,7 @@
 """A job as a JobSet, for clusters without Kubeflow Trainer: the same nodes and environment."""
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 from kfp_jax.errors import SpecError
@@ -9,7 +10,7 @@ from kfp_jax.manifests.identity import (
     Identity,
     labels,
     metadata,
-    queue_label,
+    queue_labels,
 )
 from kfp_jax.manifests.pod import check_folders, flavor, pod_template, present
 from kfp_jax.manifests.template import (
@@ -36,6 +37,32 @@ def jobset(spec: TrainSpec, identity: Identity) -> dict[str, Any]:
     Raises:
         SpecError: The job could not work as a JobSet.
     """
+    template, node = _template(spec, identity)
+    check_pod_names(identity.name, template, spec.num_nodes)
+    check_folders(spec, _mounts(node))
+    return {
+        "apiVersion": API_VERSION,
+        "kind": "JobSet",
+        "metadata": _merged(metadata(identity, spec, more_labels=queue_labels(spec)), template),
+        "spec": {"ttlSecondsAfterFinished": KEPT_SECONDS, **template["spec"]},
+    }
+
+
+def mount_paths(spec: TrainSpec, identity: Identity) -> list[str]:
+    """Returns where the nodes have volumes.
+
+    Raises:
+        SpecError: The job could not work as a JobSet.
+    """
+    return _mounts(_template(spec, identity)[1])
+
+
+def _mounts(pod: Mapping[str, Any]) -> list[str]:
+    return [item["mountPath"] for item in node_container(pod)["volumeMounts"]]
+
+
+def _template(spec: TrainSpec, identity: Identity) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+    """Returns metadata and spec of the JobSet, and the pod spec of its nodes."""
     if spec.pods.runtime:
         raise SpecError(
             f"runtime {spec.pods.runtime} belongs to a TrainJob, and a JobSet has none; leave"
@@ -66,15 +93,7 @@ def jobset(spec: TrainSpec, identity: Identity) -> dict[str, Any]:
     }
     made = jobset_template(kind, pod, labels={}, max_restarts=spec.max_restarts, job=present(job))
     template = patched({"template": made}, spec.pods.patch, ("template",))["template"]
-    node = check_template(template, "patch")
-    check_pod_names(identity.name, template, spec.num_nodes)
-    check_folders(spec, [item["mountPath"] for item in node_container(node)["volumeMounts"]])
-    return {
-        "apiVersion": API_VERSION,
-        "kind": "JobSet",
-        "metadata": _merged(metadata(identity, spec, more_labels=queue_label(spec)), template),
-        "spec": {"ttlSecondsAfterFinished": KEPT_SECONDS, **template["spec"]},
-    }
+    return template, check_template(template, "patch")
 
 
 def backstop(spec: TrainSpec) -> int | None:
@@ -83,7 +102,7 @@ def backstop(spec: TrainSpec) -> int | None:
     return math.ceil(deadline) + BACKSTOP_SECONDS if deadline else None
 
 
-def _merged(own: dict[str, Any], template: dict[str, Any]) -> dict[str, Any]:
+def _merged(own: dict[str, Any], template: Mapping[str, Any]) -> dict[str, Any]:
     """Returns our metadata with the template's labels and annotations, ours winning."""
     theirs = template.get("metadata", {})
     return own | {key: {**theirs.get(key, {}), **own[key]} for key in ("labels", "annotations")}

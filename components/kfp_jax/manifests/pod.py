@@ -4,8 +4,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from kfp_jax import __version__
+from kfp_jax import quantities
 from kfp_jax.errors import SpecError
+from kfp_jax.images import image
 from kfp_jax.manifests.environment import NODE
 from kfp_jax.manifests.identity import NO_SIDECAR
 from kfp_jax.pods import Pods, Resources, Volume
@@ -50,7 +51,7 @@ class Flavor:
     @property
     def image(self) -> str:
         """Our image for it."""
-        return f"kfp-jax/trainer-{self.name}:{__version__}"
+        return image(f"trainer-{self.name}")
 
 
 CPU = Flavor("cpu", {})
@@ -128,7 +129,11 @@ def resources(asked: Resources, base: Mapping[str, Any]) -> dict[str, Any]:
     """
     requests = {**base.get("requests", {}), **asked.requests()}
     limits = {**base.get("limits", {}), **asked.limits()}
-    return present({"requests": requests, "limits": limits})
+    return present({"requests": _canonical(requests), "limits": _canonical(limits)})
+
+
+def _canonical(amounts: Mapping[str, Any]) -> dict[str, str]:
+    return {name: quantities.canonical(str(amount)) for name, amount in amounts.items()}
 
 
 def volumes(given: Sequence[Volume], *, shm: bool) -> list[dict[str, Any]]:
@@ -163,7 +168,12 @@ def present(values: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in values.items() if value not in ("", None, {}, [])}
 
 
-def check_folders(spec: TrainSpec, mount_paths: Iterable[str]) -> None:
+def is_on_volume(path: str, mount_paths: Iterable[str]) -> bool:
+    """Returns whether a folder of the nodes is on one of the volumes that are mounted there."""
+    return any(f"{path}/".startswith(f"{root.rstrip('/')}/") for root in mount_paths)
+
+
+def check_folders(spec: TrainSpec, mount_paths: Sequence[str]) -> None:
     """Refuses folders that are lost with the pod. The user's own command writes where it likes.
 
     Args:
@@ -181,7 +191,6 @@ def check_folders(spec: TrainSpec, mount_paths: Iterable[str]) -> None:
         "shared_uri": spec.shared_uri,
         "dataset_uri": spec.dataset_uri,
     }
-    roots = [f"{path.rstrip('/')}/" for path in mount_paths]
     for name, uri in folders.items():
         path = uri.removeprefix("file://")
         if not path or "://" in path:
@@ -192,10 +201,11 @@ def check_folders(spec: TrainSpec, mount_paths: Iterable[str]) -> None:
                 " absolute path on a volume, or a URI."
             )
         # An image may bring data along; what is written into it goes with the pod.
-        if name != "dataset_uri" and not f"{path}/".startswith(tuple(roots)):
+        if name != "dataset_uri" and not is_on_volume(path, mount_paths):
+            roots = ", ".join(f"{root.rstrip('/')}/" for root in mount_paths)
             raise SpecError(
                 f"{name} {uri!r:.80} is on no volume of the nodes, so it would be lost with them;"
-                f" mount one there, or give a folder of {', '.join(roots) or 'an object store'}."
+                f" mount one there, or give a folder of {roots or 'an object store'}."
             )
 
 

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from kfp_jax.manifests import jobset, runtime
+from kfp_jax.store_access import DEFAULT_SECRET
 
 TRAINER_GROUP, TRAINER_VERSION = runtime.API_VERSION.split("/")
 JOBSET_GROUP, JOBSET_VERSION = jobset.API_VERSION.split("/")
@@ -22,6 +23,7 @@ class Right:
         verbs: All that are asked for.
         backends: Which run no job without it.
         without: What is not known or done without it, though jobs run.
+        name: The one object that it is asked for; "" for any.
     """
 
     group: str
@@ -29,12 +31,18 @@ class Right:
     verbs: tuple[str, ...]
     backends: tuple[str, ...] = ()
     without: str = ""
+    name: str = ""
 
     def calls(self) -> Iterator[tuple[str, str, str]]:
         """Yields group, resource and verb of each call."""
         for verb in self.verbs:
             yield self.group, self.resource, verb
 
+
+QUEUE = Right(
+    "kueue.x-k8s.io", "workloads", ("list",), without="nobody is told why a job is still queued"
+)
+"""Where Kueue is there; granted by the overlays with a queue."""
 
 LAUNCHER = (
     Right(TRAINER_GROUP, "trainjobs", _RUN, ("trainer",)),
@@ -60,4 +68,11 @@ LAUNCHER = (
         without="a volume that only one machine can mount is not noticed",
     ),
     Right("", "services", ("get",), without="a foreign Service of a job's name is not noticed"),
+    Right(
+        "",
+        "secrets",
+        ("get",),
+        without="no artifacts in the object store of Kubeflow Pipelines",
+        name=DEFAULT_SECRET,
+    ),
 )

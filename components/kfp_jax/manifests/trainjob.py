@@ -12,7 +12,7 @@ from kfp_jax.manifests.identity import (
     Identity,
     labels,
     metadata,
-    queue_label,
+    queue_labels,
 )
 from kfp_jax.manifests.jobset import backstop
 from kfp_jax.manifests.pod import (
@@ -66,7 +66,7 @@ def trainjob(
     check_pod_names(identity.name, runtime.get("spec", {}).get("template", {}), spec.num_nodes)
     patch = {} if own else _pod_patch(spec, pod)
     if "spec" in runtime:
-        _check_folders(spec, container, patch)
+        check_folders(spec, mount_paths(spec, runtime))
     trainer: dict[str, Any] = {
         # Without this block the JAX plugin sets nothing at all.
         "numNodes": spec.num_nodes,
@@ -79,7 +79,7 @@ def trainjob(
     return {
         "apiVersion": API_VERSION,
         "kind": "TrainJob",
-        "metadata": metadata(identity, spec, more_labels=queue_label(spec)),
+        "metadata": metadata(identity, spec, more_labels=queue_labels(spec)),
         "spec": present(
             {
                 "runtimeRef": {"apiGroup": GROUP, "kind": ref.kind, "name": ref.name},
@@ -155,6 +155,7 @@ def _container_patch(places: list[dict[str, Any]], *, silent: bool) -> list[dict
     return [{"name": environment.NODE, **patch}] if patch else []
 
 
-def _check_folders(spec: TrainSpec, container: Mapping[str, Any], patch: Mapping[str, Any]) -> None:
-    places = [*container.get("volumeMounts", ()), *node_container(patch).get("volumeMounts", ())]
-    check_folders(spec, [item["mountPath"] for item in places])
+def mount_paths(spec: TrainSpec, runtime: Mapping[str, Any]) -> list[str]:
+    """Returns where the nodes have volumes, as far as the runtime could be read."""
+    places = node_container(check_runtime(runtime)).get("volumeMounts", ())
+    return [*(item["mountPath"] for item in places), *(i.mount_path for i in spec.pods.volumes)]

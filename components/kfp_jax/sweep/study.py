@@ -21,7 +21,7 @@ class Sampler(StrEnum):
 
     RANDOM = "random"
     GRID = "grid"  # every point once, in the order of the entries' names
-    QUASIRANDOM = "quasirandom"  # spread more evenly than random ones (Sobol)
+    QUASIRANDOM = "quasirandom"  # spread more evenly than random ones (Halton)
     TPE = "tpe"  # towards what scored well (tree-structured Parzen estimator)
     CMAES = "cmaes"  # the same, for numbers that depend on each other
 
@@ -91,7 +91,7 @@ class Study:
 
 def _check_installed() -> None:
     """Refuses to begin what would fail at a later suggestion, or at the end of it all."""
-    missing = [name for name in ("cmaes", "optuna", "scipy") if find_spec(name) is None]
+    missing = [name for name in ("cmaes", "optuna") if find_spec(name) is None]
     if missing:
         raise SpecError(
             f"Sweeps need {', '.join(missing)}; install it with: pip install 'kfp-jax[sweep]'."

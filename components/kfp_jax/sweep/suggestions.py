@@ -6,12 +6,12 @@ from collections.abc import Collection, Sequence
 from functools import lru_cache
 from typing import Any
 
+from kfp_jax.sweep.quasirandom import halton
 from kfp_jax.sweep.remembered import Remembered
 from kfp_jax.sweep.space import Space
 from kfp_jax.sweep.study import Sampler, Study, numeric
 from kfp_jax.sweep.trial import Trial, TrialState
 
-_SOBOL_BLOCK = 256  # a power of two, as the sequence asks for
 # How often a point that was tried already is drawn again before the untried ones are looked for.
 _REDRAWS = 16
 # As many scores TPE waits for, as Optuna's does.
@@ -144,18 +144,5 @@ def _places(study: Study, source: random.Random) -> dict[str, float]:
 
 
 def _quasirandom_places(study: Study, number: int) -> dict[str, float]:
-    block, row = divmod(number, _SOBOL_BLOCK)
-    places = _sobol(len(study.space.entries), study.seed, block)[row]
+    places = halton(len(study.space.entries), study.seed, number)
     return dict(zip(study.space.entries, places, strict=True))
-
-
-@lru_cache(maxsize=16)
-def _sobol(dimensions: int, seed: int, block: int) -> Sequence[Sequence[float]]:
-    """Returns a block of the scrambled Sobol sequence (Owen, 1998): rows of places from 0 to 1."""
-    from scipy.stats import qmc
-
-    sequence = qmc.Sobol(dimensions, scramble=True, rng=seed)
-    if block:
-        sequence.fast_forward(block * _SOBOL_BLOCK)
-    rows: list[list[float]] = sequence.random(_SOBOL_BLOCK).tolist()
-    return rows

@@ -283,7 +283,7 @@ def _unpack(archive: Path, folder: Path) -> None:
         with tarfile.open(archive) as tar:
             for member in tar:
                 name = Path(member.name).name
-                content = tar.extractfile(member) if name in _FILES else None
+                content = tar.extractfile(member) if name in _FILES and member.isfile() else None
                 if content is not None:
                     with (folder / name).open("wb") as file:
                         shutil.copyfileobj(content, file)

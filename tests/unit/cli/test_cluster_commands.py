@@ -412,7 +412,7 @@ def test_validate_asks_the_server_and_stores_nothing(server: FakeApiServer, run:
     (call,) = server.calls("POST", "/jobsets")
     assert call.query["dryRun"] == "All"
     assert server.objects.get((JOBSET, "jobsets"), {}) == {}
-    server.fail(422, path="/jobsets", message="spec.replicatedJobs is wrong")
+    server.fail(422, method="POST", path="/jobsets", message="spec.replicatedJobs is wrong")
     refused = run("validate", *arguments, "--", "python", "train.py")
     assert refused.code == 2
     assert "spec.replicatedJobs is wrong" in refused.err

@@ -58,6 +58,10 @@ def packed(folder: Path, archive: Path) -> Path:
         evil = tarfile.TarInfo("../../evil")
         evil.size = 4
         tar.addfile(evil, io.BytesIO(b"evil"))
+        for kind in (tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.FIFOTYPE):
+            link = tarfile.TarInfo(f"../{FILES[0]}")
+            link.type, link.linkname = kind, "/etc/passwd"
+            tar.addfile(link)
     return archive
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from fakes.runtimes import node_pod, stock_runtime
+from kfp_jax import __version__
 from kfp_jax.doctor import (
     Checkup,
     ClusterFacts,
@@ -30,7 +31,16 @@ SOUND = ClusterFacts(
     runtimes=RUNTIMES,
 )
 BOTH = ("trainer", "jobset")
-RESTRICTED = {"pod-security.kubernetes.io/enforce": "restricted"}
+LEVEL = "pod-security.kubernetes.io/enforce"
+RESTRICTED = {LEVEL: "restricted"}
+INSTALLED = tuple(
+    (kind, name, __version__)
+    for kind, name in {
+        "clustertrainingruntimes": "kfp-jax-cpu",
+        "roles": "kfp-jax-launcher",
+        "networkpolicies": "kfp-jax-nodes",
+    }.items()
+)
 
 
 def examine(pods: Pods | None = None, **changes: Any) -> Checkup:
@@ -121,7 +131,7 @@ def test_a_sound_cluster_runs_jobs_on_both_backends_and_has_nothing_to_mend() ->
         pytest.param(
             {"runtimes": changed(kfp_jax_cpu=unrestricted()), "namespace_labels": RESTRICTED},
             ("jobset",),
-            "not restricted",
+            "is restricted and refuses its pods: container node may run as root",
             "-k runtimes/manifests",
             id="runtime-that-the-namespace-refuses",
         ),
@@ -129,21 +139,21 @@ def test_a_sound_cluster_runs_jobs_on_both_backends_and_has_nothing_to_mend() ->
             {"denied": frozenset({("trainer.kubeflow.org", "trainjobs", "create")})},
             ("jobset",),
             "may not create",
-            "-k runtimes/manifests",
+            "runtimes/manifests",
             id="no-right-to-trainjobs",
         ),
         pytest.param(
             {"denied": frozenset({("", "pods", "list"), ("", "pods", "watch")})},
             (),
             "may not list, watch",
-            "-k runtimes/manifests",
+            "runtimes/manifests",
             id="no-right-to-pods",
         ),
         pytest.param(
             {"denied": frozenset({("", "events", "list")})},
             BOTH,
             "may not list, so nobody is told why",
-            "-k runtimes/manifests",
+            "runtimes/manifests",
             id="no-right-to-events",
         ),
         pytest.param(
@@ -166,6 +176,55 @@ def test_a_sound_cluster_runs_jobs_on_both_backends_and_has_nothing_to_mend() ->
             "at most cpu 500m, a node asks for 1",
             "--cpu 500m",
             id="limit-range-is-small",
+        ),
+        pytest.param(
+            {"policies": False},
+            BOTH,
+            "every pod of the cluster reaches",
+            "overlays/multi-user/launcher | sed",
+            id="no-network-policy",
+        ),
+        pytest.param(
+            {"account": "runner", "account_there": False},
+            (),
+            "service account runner is not there",
+            "kubectl create serviceaccount runner -n team",
+            id="no-account",
+        ),
+        pytest.param(
+            {"account": "pipeline-runner", "denied": frozenset({("", "pods/log", "get")})},
+            (),
+            "account pipeline-runner may not get",
+            "overlays/standalone/launcher | sed 's/namespace: kubeflow/namespace: team/'",
+            id="an-account-without-rights",
+        ),
+        pytest.param(
+            {"queues": {"a": ""}, "denied": frozenset({("kueue.x-k8s.io", "workloads", "list")})},
+            BOTH,
+            "nobody is told why a job is still queued",
+            "overlays/multi-user-queued/launcher | sed",
+            id="no-right-to-workloads",
+        ),
+        pytest.param(
+            {"queues": {"a": "its ClusterQueue is stopped"}},
+            BOTH,
+            "a admits no job: its ClusterQueue is stopped",
+            "kubectl describe localqueue a -n team",
+            id="a-queue-that-stands",
+        ),
+        pytest.param(
+            {"installed": (*INSTALLED, ("roles", "kfp-jax-old", "0.0.1"))},
+            BOTH,
+            "kfp-jax-old is left from version 0.0.1",
+            "kubectl delete roles kfp-jax-old -n team",
+            id="left-by-an-older-version",
+        ),
+        pytest.param(
+            {"installed": (("clusterroles", "kfp-jax-view-runtimes", "0.0.1"),)},
+            BOTH,
+            "is of version 0.0.1, this is",
+            "kubectl apply --server-side -k runtimes/manifests/overlays/standalone",
+            id="not-renewed",
         ),
         pytest.param(
             {"kfp_retries": True}, BOTH, "may train again", "retryStrategy", id="argo-retries"
@@ -209,7 +268,12 @@ def test_what_stands_in_the_way_is_named_with_a_remedy(
             id="limits-by-default",
         ),
         pytest.param({"trainer_version": "dev"}, id="trainer-built-from-source"),
-        pytest.param({"queues": ("training",)}, id="queues"),
+        pytest.param({"queues": {"training": ""}}, id="queues"),
+        pytest.param({"queues": {}, "queues_readable": False}, id="queues-that-may-not-be-read"),
+        pytest.param({"policies": None}, id="policies-that-may-not-be-read"),
+        pytest.param({"namespace_labels": {LEVEL: "baseline"}}, id="baseline-namespace"),
+        pytest.param({"account": "pipeline-runner"}, id="an-account"),
+        pytest.param({"installed": INSTALLED}, id="what-this-version-installs"),
     ],
 )
 def test_what_refuses_no_pod_of_ours_is_fine(changes: dict[str, Any]) -> None:
@@ -244,7 +308,23 @@ def test_what_refuses_no_pod_of_ours_is_fine(changes: dict[str, Any]) -> None:
             ("jobset",),
             id="the-runtime-for-gpus-is-wanted",
         ),
-        pytest.param(Pods(queue="a"), {"queues": ("b",)}, (), id="unknown-queue"),
+        pytest.param(Pods(queue="a"), {"queues": {"b": ""}}, (), id="unknown-queue"),
+        pytest.param(
+            Pods(queue="a"), {"queues": {"a": "it is stopped"}}, (), id="queue-that-stands"
+        ),
+        pytest.param(Pods(queue="a"), {"queues_readable": False, "queues": {}}, BOTH, id="no-look"),
+        pytest.param(
+            Pods(volumes=(Volume(name="n", mount_path="/n", source={"nfs": {"path": "/"}}),)),
+            {"namespace_labels": RESTRICTED},
+            (),
+            id="nfs-in-a-restricted-namespace",
+        ),
+        pytest.param(
+            Pods(volumes=(Volume(name="n", mount_path="/n", source={"nfs": {"path": "/"}}),)),
+            {"namespace_labels": {LEVEL: "baseline"}},
+            BOTH,
+            id="nfs-in-a-baseline-namespace",
+        ),
         pytest.param(
             Pods(volumes=(Volume(name="h", mount_path="/h", source={"hostPath": {"path": "/h"}}),)),
             {"namespace_labels": RESTRICTED},

@@ -333,6 +333,58 @@ def test_stages_keep_the_first_moment_of_each() -> None:
     assert stages.seconds(5.0) == {"queued": 2.0, "starting": 1.0, "training": 2.0, "total": 5.0}
 
 
+def through(*phases: Phase, every: float = 100.0) -> Stages:
+    """Returns the stages of a job that is seen in these phases, one every 100 s."""
+    stages = Stages(0.0)
+    for number, phase in enumerate(phases, start=1):
+        stages = stages.advanced(JobStatus(phase), number * every)
+    return stages
+
+
+PREEMPTED = (Phase.QUEUED, Phase.RUNNING, Phase.RUNNING, Phase.QUEUED)
+
+
+def test_a_job_that_lost_its_place_has_all_its_time_again_but_for_what_it_trained() -> None:
+    again = through(*PREEMPTED, Phase.QUEUED, Phase.STARTING)
+    queued, now = JobStatus(Phase.QUEUED), 500.0
+    held = through(*PREEMPTED)
+    for limits, expected in (
+        (Limits(start=1.0, stall=1.0, deadline=201.0), None),  # none counts while it waits
+        (Limits(queue=101.0), None),  # this wait alone
+        (Limits(queue=100.0), (Overdue.QUEUE, 100.0)),
+    ):
+        assert overdue(queued, held, limits, last_output=200.0, now=now) == expected
+    starting, now = JobStatus(Phase.STARTING), 650.0
+    for limits, expected in (
+        (Limits(start=51.0, stall=51.0, deadline=251.0), None),
+        (Limits(start=50.0), (Overdue.START, 50.0)),
+        (Limits(stall=50.0), (Overdue.STALL, 50.0)),
+        (Limits(deadline=250.0), (Overdue.DEADLINE, 250.0)),  # 200 s before it lost its place
+    ):
+        assert overdue(starting, again, limits, last_output=200.0, now=now) == expected
+
+
+def test_a_job_that_starts_over_after_a_wait_has_one_history(launcher: Launcher) -> None:
+    def step(number: int) -> LogLine:
+        return say("metrics", step=number, values={"loss": 1 / number})
+
+    launcher.run(
+        Event(1, RUNNING, (*JOINED, step(1), step(2))),
+        Event(1, JobStatus(Phase.QUEUED)),
+        Event(1, RUNNING, (say("waiting", 0), *JOINED, step(1))),
+        Event(1, DONE),
+    )
+    history = (launcher.folder / "history.jsonl").read_text().splitlines()
+    assert [json.loads(line)["step"] for line in history] == [1]
+
+
+def test_all_waits_of_a_job_are_told_as_one() -> None:
+    again = through(*PREEMPTED, Phase.STARTING, Phase.RUNNING)
+    told = {"queued": 300.0, "starting": 0.0, "training": 400.0, "total": 700.0}
+    assert again.seconds(700.0) == told
+    assert through(*PREEMPTED).seconds(700.0) == {**told, "queued": 500.0, "training": 200.0}
+
+
 def held_by(*reasons: str) -> Stages:
     """Returns the stages of a job that something else holds up every 20 s."""
     stages = Stages(0.0)

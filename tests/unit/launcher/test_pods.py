@@ -193,3 +193,34 @@ def test_json_both_ways() -> None:
 def test_unknown_keys_are_named_with_the_valid_ones(pods: object, named: str) -> None:
     with pytest.raises(SpecError, match=named):
         TrainSpec.from_json({"name": "t", "program": "m", "output_uri": "o", "pods": pods})
+
+
+CANONICAL = {
+    "1000m": "1",
+    "1500m": "1500m",
+    "0.2": "200m",
+    ".5": "500m",
+    "4": "4",
+    "2000": "2k",
+    "1.0": "1",
+    "1024Mi": "1Gi",
+    "1536Mi": "1536Mi",
+    "1.5Gi": "1536Mi",
+    "0.5Ki": "512",
+    "2048Ki": "2Mi",
+    "8G": "8G",
+    "8000M": "8G",
+    "500M": "500M",
+    "1e3": "1e3",
+    "12E6": "12E6",
+    "5e2": "500",
+    "16384Ti": "16Pi",
+    "100u": "100u",
+    "0": "0",
+}
+
+
+@pytest.mark.parametrize("text", CANONICAL)
+def test_quantities_are_written_as_kubernetes_writes_them(text: str) -> None:
+    assert quantities.canonical(text) == CANONICAL[text]
+    assert quantities.amount(CANONICAL[text]) == quantities.amount(text)

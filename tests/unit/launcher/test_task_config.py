@@ -1,9 +1,12 @@
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from kfp import dsl
+from kfp import compiler, dsl, kubernetes
+from kfp_jax.components import train
 from kfp_jax.errors import SpecError
+from kfp_jax.images import PREFIX_VARIABLE
 from kfp_jax.pods import Pods, Resources, Volume
 from kfp_jax.task_config import JobSettings, job_settings
 
@@ -56,6 +59,12 @@ def test_what_is_set_on_a_task_reaches_the_pods() -> None:
     )
 
 
+def test_where_our_images_are_is_not_passed_on() -> None:
+    """It is set on the task itself, and a job may not set what begins with KFP_JAX_."""
+    env = [{"name": PREFIX_VARIABLE, "value": "registry.example.com/team"}]
+    assert job_settings(received(env=env), {}).env == {}
+
+
 def test_an_empty_config_sets_nothing() -> None:
     assert job_settings(dsl.TaskConfig(), {}) == JobSettings()
     empty = dict.fromkeys(RECEIVED) | {"env": [], "resources": {}}
@@ -106,3 +115,16 @@ def test_what_has_no_place_in_a_job_is_refused(changes: dict[str, Any], said: st
 def test_pods_of_the_wrong_form_are_refused() -> None:
     with pytest.raises(SpecError, match="imagee"):
         job_settings(dsl.TaskConfig(), {"imagee": "x"})
+
+
+def test_names_of_secrets_may_be_inputs_of_the_pipeline(tmp_path: Path) -> None:
+    @dsl.pipeline(name="secrets")
+    def secrets(secret: str, registry: str) -> None:
+        pods = {"image_pull_secrets": [registry]}
+        task = train(program="kfp_jax_runtime.mnist", pods=pods)
+        kubernetes.use_secret_as_env(task, secret_name=secret, secret_key_to_env={"k": "TOKEN"})
+
+    compiler.Compiler().compile(secrets, str(tmp_path / "secrets.yaml"))
+    compiled = (tmp_path / "secrets.yaml").read_text()
+    assert "inputs.parameters[''pipelinechannel--registry'']" in compiled
+    assert "componentInputParameter: secret" in compiled

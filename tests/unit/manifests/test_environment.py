@@ -69,7 +69,7 @@ def test_output_is_unbuffered_unless_the_user_says_otherwise() -> None:
 
 
 def test_an_empty_variable_is_set() -> None:
-    assert variables(job(env={"NO_PROXY": ""}))["NO_PROXY"]["value"] == ""
+    assert variables(job(env={"NO_PROXY": ""}))["NO_PROXY"] == {"name": "NO_PROXY"}
 
 
 def test_a_secret_is_a_reference() -> None:

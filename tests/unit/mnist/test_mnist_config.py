@@ -65,8 +65,8 @@ def test_evaluate_takes_a_folder_or_its_uri(tmp_path: Path) -> None:
     (folder / "model.json").touch()
     assert EvaluateConfig(model=str(folder)).folder() == folder
     assert EvaluateConfig(model=folder.as_uri()).folder() == folder
-    with pytest.raises(BadInput, match="model must be a folder that this node can open, not 'gs:"):
-        EvaluateConfig(model="gs://bucket/model").folder()
+    with pytest.raises(BadInput, match="model must be a folder that this node can open, not 'ftp:"):
+        EvaluateConfig(model="ftp://host/model").folder()
 
 
 @pytest.mark.parametrize(

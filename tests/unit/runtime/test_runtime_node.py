@@ -45,6 +45,45 @@ def test_a_restart_by_the_cluster_is_an_attempt(counted: dict[str, str], attempt
     assert from_environment(ALONE | {"KFP_JAX_ATTEMPT": "2"} | counted).attempt == attempt
 
 
+SLICE = {"JAX_PLATFORMS": "tpu,cpu", "TPU_WORKER_ID": "1", "TPU_WORKER_HOSTNAMES": "a,b"}
+SECOND_OF_FOUR = SECOND_OF_TWO | {"JAX_NUM_PROCESSES": "4"}
+
+
+@pytest.mark.parametrize(
+    ("environ", "index"),
+    [
+        (SECOND_OF_TWO | SLICE, 1),
+        (SECOND_OF_TWO | SLICE | {"TPU_WORKER_ID": "7", "JAX_PLATFORMS": "cpu"}, 1),
+        (SECOND_OF_TWO | SLICE | {"TPU_WORKER_ID": "7", "TPU_WORKER_HOSTNAMES": ""}, 1),
+        (ALONE | SLICE, 0),
+        (
+            SECOND_OF_FOUR
+            | {"JAX_PROCESS_ID": "3"}
+            | SLICE
+            | {"MEGASCALE_NUM_SLICES": "2", "MEGASCALE_SLICE_ID": "1"},
+            3,
+        ),
+    ],
+)
+def test_a_host_of_a_slice_of_tpus_is_numbered_as_gke_does(
+    environ: dict[str, str], index: int
+) -> None:
+    assert from_environment(environ).process_index == index
+
+
+@pytest.mark.parametrize(
+    ("environ", "seen"),
+    [
+        (SECOND_OF_FOUR | SLICE, "host 1 of 2 of its slice of TPUs but process 1 of 4 of the job"),
+        (SECOND_OF_TWO | SLICE | {"TPU_WORKER_ID": "0"}, "host 0 of 2 .* but process 1 of 2"),
+        (SECOND_OF_TWO | SLICE | {"TPU_WORKER_ID": ""}, "TPU_WORKER_ID must be a whole number"),
+    ],
+)
+def test_a_slice_that_is_not_the_job_is_refused(environ: dict[str, str], seen: str) -> None:
+    with pytest.raises(BadInput, match=seen):
+        from_environment(environ)
+
+
 @pytest.mark.parametrize("count", [None, "", "1"])
 def test_a_lone_process_joins_nobody(count: str | None) -> None:
     environ = ALONE if count is None else ALONE | {"JAX_NUM_PROCESSES": count}
@@ -82,7 +121,7 @@ def test_a_checkpoint_folder_is_made_absolute_and_a_bucket_is_left_alone(
         ({"JAX_COORDINATOR_ADDRESS": ""}, "JAX_COORDINATOR_ADDRESS must be host:port"),
         ({"JAX_COORDINATOR_ADDRESS": "host"}, "must be host:port of process 0"),
         ({"KFP_JAX_OUTPUT_URI": ""}, "KFP_JAX_OUTPUT_URI is not set"),
-        ({"KFP_JAX_OUTPUT_URI": "s3://b/x"}, "a folder that this node can open, not 's3://b/x'"),
+        ({"KFP_JAX_OUTPUT_URI": "ftp://b/x"}, "a folder that this node can open, not 'ftp://b/x'"),
         ({"KFP_JAX_ATTEMPT": "-1"}, "KFP_JAX_ATTEMPT must be"),
         ({"KFP_JAX_RESTARTS": "one"}, "KFP_JAX_RESTARTS must be"),
         ({"KFP_JAX_PARAMETERS": "{"}, "KFP_JAX_PARAMETERS is not JSON"),
