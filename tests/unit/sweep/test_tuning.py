@@ -67,8 +67,8 @@ class Sweeper:
             objective="accuracy",
             parameters={"fixed": 1},
         )
-        asked = {"sampler": Sampler.GRID, "max_trials": 10} | dict(study or {})
-        given = {"parallel": 4, "max_failed": 3} | more
+        asked: dict[str, Any] = {"sampler": Sampler.GRID, "max_trials": 10} | dict(study or {})
+        given: dict[str, Any] = {"parallel": 4, "max_failed": 3} | more
         return SweepSpec(job=job, study=Study(space=Space.from_json(space), **asked), **given)
 
     def run(self, script: ScriptOf = good, spec: SweepSpec | None = None) -> SweepEnd:
