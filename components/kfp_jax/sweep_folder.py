@@ -2,13 +2,15 @@
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from kfp_jax import storage
+from kfp_jax.backends.base import Backend
 from kfp_jax.backends.local import LocalBackend
+from kfp_jax.cancellation import cancel_on_signals
 from kfp_jax.checks import json_object
 from kfp_jax.contained import open_text
 from kfp_jax.errors import OutputError, SpecError
@@ -19,6 +21,7 @@ from kfp_jax.sweep.spec import SweepSpec
 from kfp_jax.sweep.summary import SweepSummary
 from kfp_jax.sweep.table import read_trials, to_csv, to_json_lines
 from kfp_jax.sweep.trial import Trial, TrialState
+from kfp_jax.tuning import Journal, SweepSink, run_sweep, trial_backend
 
 STUDY = "study.json"
 JOURNAL = "journal.jsonl"
@@ -150,6 +153,46 @@ def _trial(line: str) -> Trial:
     return Trial.from_json(json.loads(line))
 
 
+class Ran(NamedTuple):
+    """A sweep that has ended, and the folder that holds what it came to."""
+
+    folder: Path
+    end: SweepEnd
+    summary: SweepSummary
+
+
+@contextmanager
+def ran_in_folder(
+    spec: SweepSpec,
+    backend: Backend,
+    news: AbstractContextManager[SweepSink],
+    *,
+    resume: bool,
+    journal: Callable[[Path], Journal] = FolderJournal,
+) -> Iterator[Ran]:
+    """Runs a sweep and leaves what it came to in its folder; signals cancel it.
+
+    The folder is held until the block ends: of a sweep in a store there is none after that.
+
+    Args:
+        spec: What to try.
+        backend: Where.
+        news: Entered for the news once the folder is held, as a refusal is none.
+        resume: Whether to go on with a sweep that the folder holds.
+        journal: From the folder to what remembers the trials.
+
+    Raises:
+        KfpJaxError: As `sweep_folder`, `tuning.run_sweep` and `write_results`.
+    """
+    with (
+        sweep_folder(spec, resume=resume, where=backend.where) as folder,
+        cancel_on_signals() as cancellation,
+    ):
+        with news as sink, trial_backend(backend, spec.parallel) as trials:
+            end = run_sweep(spec, trials, journal(folder), sink=sink, cancellation=cancellation)
+        yield Ran(folder, end, write_results(folder, spec, end))
+
+
 def write_results(folder: Path, spec: SweepSpec, end: SweepEnd) -> SweepSummary:
     """Writes summary, tables and leaderboard of a sweep that has ended.
 
@@ -166,7 +209,7 @@ def write_results(folder: Path, spec: SweepSpec, end: SweepEnd) -> SweepSummary:
     return summary
 
 
-def read_warm(paths: Iterable[str]) -> tuple[Trial, ...]:
+def read_tables(paths: Iterable[str]) -> tuple[Trial, ...]:
     """Returns the trials of earlier sweeps' tables, or of the folders that hold one.
 
     Raises:

@@ -3,11 +3,11 @@
 import math
 import os
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from queue import Empty, SimpleQueue
-from typing import Any, Protocol
+from typing import Protocol
 
 from kfp_jax import storage
 from kfp_jax.backends.base import Backend, JobRef, LogLine
@@ -18,7 +18,7 @@ from kfp_jax.errors import JobCancelled, KfpJaxError, NotFound
 from kfp_jax.launch import job_ref, run_job
 from kfp_jax.manifests.identity import STUDY
 from kfp_jax.names import job_name
-from kfp_jax.reports import Kind, Report
+from kfp_jax.reports import Report
 from kfp_jax.spec import TrainSpec
 from kfp_jax.status import JobStatus, Outcome, Phase
 from kfp_jax.sweep.end import End, SweepEnd
@@ -26,6 +26,7 @@ from kfp_jax.sweep.pruning import should_prune
 from kfp_jax.sweep.spec import SweepSpec
 from kfp_jax.sweep.suggestions import suggest, warm_start_problem
 from kfp_jax.sweep.trial import Trial, TrialState, extended
+from kfp_jax.trial_end import ended, point_of, stopped
 
 _LOOK_SECONDS = 0.2
 _PRUNE_SECONDS = 2.0
@@ -120,7 +121,7 @@ def default_parallel(backend: Backend, num_nodes: int) -> int:
 
 
 @contextmanager
-def warmed(backend: Backend, parallel: int) -> Iterator[Backend]:
+def trial_backend(backend: Backend, parallel: int) -> Iterator[Backend]:
     """Gives the backend for trials: on this machine, of warm workers that many trials share."""
     if backend.name != "local":
         yield backend
@@ -204,7 +205,7 @@ class _Sweep:
                 self._backend.delete(ref)
 
     def _tell_of_warm_start(self) -> None:
-        said = warm_start_problem(self._spec.study, self._spec.warm)
+        said = warm_start_problem(self._spec.study, self._spec.earlier)
         if said:
             self._sink.note(said)
 
@@ -260,7 +261,7 @@ class _Sweep:
                 if study.max_trials and number >= study.max_trials:
                     return End.DONE
                 known = list(self._trials.values())
-                suggested = suggest(study, known, number, self._spec.warm)
+                suggested = suggest(study, known, number, self._spec.earlier)
                 if suggested is None:
                     return End.EXHAUSTED
                 parameters = suggested
@@ -311,7 +312,7 @@ class _Sweep:
                     keep=follower.keep,
                 )
             except JobCancelled:
-                self._end(trial.number, {"state": TrialState.STOPPED})
+                self._end(trial.number, stopped)
             except KfpJaxError as trouble:
                 self._stays_open(trial.number, trouble)
         except BaseException as unforeseen:  # noqa: BLE001 - the top of a thread: `run` raises it
@@ -326,7 +327,7 @@ class _Sweep:
         with self._lock:
             self._trouble = self._trouble or trouble
         if not self._trials[number].state.finished:
-            self._end(number, {"state": TrialState.STOPPED})
+            self._end(number, stopped)
 
     def report(self, number: int, step: int, value: float) -> bool:
         """Adds a point to a trial's curve; returns whether to end the trial."""
@@ -343,7 +344,7 @@ class _Sweep:
 
     def keep(self, number: int, outcome: Outcome, *, asked: bool, pruned: bool) -> None:
         """Takes how a trial's job ended, and whether this sweep had asked for its end."""
-        self._end(number, ended_trial(outcome, self.objective, pruned))
+        self._end(number, lambda trial, _: ended(trial, outcome, self.objective, pruned=pruned))
         if outcome.phase is Phase.CANCELLED and not asked:
             self.note(
                 f"Trial {number} was cancelled by somebody else: it has no result, and is made"
@@ -355,12 +356,11 @@ class _Sweep:
         with self._lock:
             self._sink.note(text)
 
-    def _end(self, number: int, changes: Mapping[str, Any]) -> None:
+    def _end(self, number: int, ending: Callable[[Trial, float], Trial]) -> None:
         with self._lock:
             trial = self._trials[number]
             elapsed = self._clock.now() - self._began - trial.started
-            last = trial.curve[-1][1] if trial.curve else None
-            trial = replace(trial, **{"seconds": elapsed, "score": last, **changes})
+            trial = ending(trial, elapsed)
             # What it waited for its turn, or in a queue, is no machine's time.
             trial = replace(trial, started=trial.started + max(0.0, elapsed - trial.seconds))
             self._write(trial)
@@ -375,23 +375,6 @@ class _Sweep:
 def _is_to_redo(trial: Trial) -> bool:
     """Returns whether a trial of an earlier start has no result yet."""
     return trial.state in (TrialState.RUNNING, TrialState.STOPPED)
-
-
-def ended_trial(outcome: Outcome, objective: str, pruned: bool) -> dict[str, Any]:
-    """Returns what a job's outcome makes of its trial."""
-    changes: dict[str, Any] = {
-        "job": outcome.job,
-        "model_uri": outcome.model_uri,
-        "seconds": outcome.seconds["total"] - outcome.seconds["queued"],
-    }
-    match outcome.phase:
-        case Phase.SUCCEEDED:
-            score = outcome.metrics[objective]
-            return changes | {"state": TrialState.COMPLETE, "score": score}
-        case Phase.CANCELLED:
-            return changes | {"state": TrialState.PRUNED if pruned else TrialState.STOPPED}
-    failure = {"reason": outcome.reason, "message": outcome.message}
-    return changes | failure | {"state": TrialState.FAILED}
 
 
 class _Follower:
@@ -416,12 +399,10 @@ class _Follower:
         """Drops it: the logs are files of the job, and a failure's outcome has the last lines."""
 
     def report(self, process: int, report: Report) -> None:
-        value = report.values.get(self._objective)
-        if report.kind is not Kind.METRICS or report.step is None or value is None:
+        point = point_of(report, self._objective)
+        if point is None or self._cancellation.requested:
             return
-        if not math.isfinite(value) or self._cancellation.requested:
-            return
-        if self._sweep.report(self._number, report.step, value):
+        if self._sweep.report(self._number, *point):
             self._pruned = True
             self._cancellation.request()
             # Nobody needs what it could save, but a warm worker that is left alive is worth a wait.

@@ -37,7 +37,7 @@ from kfp_jax.sweep import (
 from kfp_jax.sweep.spec import SweepSpec
 from kfp_jax.sweep_folder import FolderJournal, sweep_folder
 from kfp_jax.sweep_news import SweepNews
-from kfp_jax.tuning import run_sweep, warmed
+from kfp_jax.tuning import run_sweep, trial_backend
 from training import prepare
 
 TRAININGS = 100
@@ -108,7 +108,10 @@ def recorded() -> list[Curve]:
         )
         cores = len(os.sched_getaffinity(0))
         spec = SweepSpec(job=job, study=study, parallel=cores, max_failed=TRAININGS)
-        with sweep_folder(spec, resume=False) as path, warmed(LocalBackend(), cores) as workers:
+        with (
+            sweep_folder(spec, resume=False) as path,
+            trial_backend(LocalBackend(), cores) as workers,
+        ):
             news = SweepNews(spec, NullSink())
             journal = FolderJournal(path)
             end = run_sweep(spec, workers, journal, sink=news, cancellation=Cancellation())

@@ -64,7 +64,7 @@ def launcher(folder: str, sampler: str, trials: int, seconds: float) -> dict[str
     from kfp_jax.sweep.spec import SweepSpec
     from kfp_jax.sweep_folder import FolderJournal, sweep_folder
     from kfp_jax.sweep_news import SweepNews
-    from kfp_jax.tuning import run_sweep, warmed
+    from kfp_jax.tuning import run_sweep, trial_backend
 
     job = TrainSpec(
         name="bench",
@@ -75,7 +75,10 @@ def launcher(folder: str, sampler: str, trials: int, seconds: float) -> dict[str
     space = Space.from_json({f"x{index}": uniform(0.0, 1.0) for index in range(4)})
     study = Study(space=space, sampler=sampler, max_trials=trials)
     spec = SweepSpec(job=job, study=study, parallel=PARALLEL)
-    with sweep_folder(spec, resume=False) as path, warmed(LocalBackend(), PARALLEL) as workers:
+    with (
+        sweep_folder(spec, resume=False) as path,
+        trial_backend(LocalBackend(), PARALLEL) as workers,
+    ):
         news = SweepNews(spec, NullSink())
         end = run_sweep(spec, workers, FolderJournal(path), sink=news, cancellation=Cancellation())
     complete = sum(trial.score is not None for trial in end.trials)

@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import shutil
 import subprocess
 import sys
 import time
@@ -94,6 +95,55 @@ def test_a_sweep_whose_launcher_is_killed_makes_no_trial_twice(place: Place, bac
     assert {trial.state for trial in trials} == {TrialState.COMPLETE}
     for trial in trials:
         assert Path(trial.output_uri, "ran").read_text() == "start\nend\n", trial
+
+
+def killed(argv: list[str], place: Place, pods: int) -> None:
+    """Runs a sweep until so many of its pods run, and kills it."""
+    launcher = subprocess.Popen(
+        argv, env=os.environ, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    running = f"{pods} pods run"
+    until(
+        running, lambda: len([p for p in place.pods() if p["status"]["phase"] == "Running"]) >= pods
+    )
+    launcher.kill()
+    launcher.wait()
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_trials_that_run_are_followed_first_and_are_not_changed(place: Place, backend: str) -> None:
+    folder = place.folder / "sweep"
+    script = SCRIPT.replace("sleep 0.5", "sleep 15")
+    asked = ("--sampler", "random", "--max-trials", "4", "--resume")
+    rest = ("--", "sh", "-c", script)
+    killed(command(place, backend, folder, *asked, "--parallel", "3", *rest), place, 3)
+    code, said = run(command(place, backend, folder, *asked, "--deadline-seconds", "99", *rest))
+    assert (code, said.count("\n")) == (2, 1), said
+    assert "limits.deadline changed" in said
+    code, said = run(command(place, backend, folder, *asked, "--parallel", "1", *rest))
+    assert code == 0, f"{said}\n{place.story()}"
+    trials = table(folder)
+    assert [trial.state for trial in trials] == [TrialState.COMPLETE] * 4
+    for trial in trials:
+        assert Path(trial.output_uri, "ran").read_text() == "start\nend\n", trial
+    first = trials[:3]
+    assert max(t.started for t in first) < min(t.started + t.seconds for t in first)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_what_a_killed_sweep_has_left_is_no_result_of_the_next(place: Place, backend: str) -> None:
+    folder = place.folder / "sweep"
+    script = SCRIPT.replace("sleep 0.5", "sleep 5")
+    asked = ("--sampler", "random", "--max-trials", "2", "--parallel", "2")
+    argv = command(place, backend, folder, *asked, "--", "sh", "-c", script)
+    killed(argv, place, 2)
+    rans = [folder / "trials" / number / "ran" for number in ("0000", "0001")]
+    until("both have ended", lambda: all("end" in ran.read_text() for ran in rans))
+    until("no pod runs", lambda: all(p["status"]["phase"] == "Succeeded" for p in place.pods()))
+    shutil.rmtree(folder)
+    code, said = run(argv)
+    assert code == 0, f"{said}\n{place.story()}"
+    assert [ran.read_text() for ran in rans] == ["start\nend\n"] * 2
 
 
 def test_a_cancelled_sweep_leaves_no_job(place: Place) -> None:

@@ -274,7 +274,7 @@ class FakeCluster:
                 assert secret is not None, reference
                 found[item["name"]] = base64.b64decode(secret["data"][reference["key"]]).decode()
             else:
-                found[item["name"]] = _expanded(item["value"])
+                found[item["name"]] = _expanded(item.get("value", ""))
         return found
 
     def _write(self, name: str, namespace: str, text: str) -> None:

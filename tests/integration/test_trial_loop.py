@@ -195,7 +195,7 @@ def test_a_round_without_any_complete_trial_fails_with_the_commonest_diagnosis(
 ) -> None:
     done = run(tmp_path, "rounds", space={"how": choice("raises")})
     (error,) = done.errors
-    assert "all 1 trials were made; 1 of 1 by exception, such as trial 0" in error
+    assert "the one trial was made; 1 of 1 by exception, such as trial 0" in error
 
 
 def test_a_trial_that_fails_in_a_later_round_costs_only_itself(tmp_path: Path) -> None:

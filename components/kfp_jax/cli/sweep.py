@@ -8,7 +8,6 @@ from typing import Annotated
 import typer
 
 from kfp_jax import storage
-from kfp_jax.cancellation import cancel_on_signals
 from kfp_jax.cli import options
 from kfp_jax.cli.cluster import place
 from kfp_jax.cli.progress import print_summary, shown
@@ -21,16 +20,8 @@ from kfp_jax.sweep.spec import SweepSpec
 from kfp_jax.sweep.study import Pruner, Sampler, Study
 from kfp_jax.sweep.summary import SweepSummary
 from kfp_jax.sweep.trial import Direction, TrialState
-from kfp_jax.sweep_folder import (
-    LEADERBOARD,
-    SUMMARY,
-    TRIALS_CSV,
-    FolderJournal,
-    read_warm,
-    sweep_folder,
-    write_results,
-)
-from kfp_jax.tuning import default_parallel, run_sweep, study_name, warmed
+from kfp_jax.sweep_folder import LEADERBOARD, SUMMARY, TRIALS_CSV, ran_in_folder, read_tables
+from kfp_jax.tuning import default_parallel, study_name
 
 SpaceJson = Annotated[
     str,
@@ -117,30 +108,21 @@ def sweep(
     )
     output = storage.local_path(job.output_uri, "output_uri")
     where = place(backend, namespace, context, study=study_name(job))
-    parallel = parallel or default_parallel(where, job.num_nodes)
     spec = SweepSpec(
         job=replace(job, objective=job.objective or "accuracy", output_uri=str(output)),
         study=study,
-        parallel=parallel,
+        parallel=parallel or default_parallel(where, job.num_nodes),
         max_failed=max_failed,
         time_budget=time_budget_seconds,
-        warm=read_warm(warm_start or ()),
+        earlier=read_tables(warm_start or ()),
     )
-    with (
-        sweep_folder(spec, resume=resume, where=where.where) as folder,
-        cancel_on_signals() as cancellation,
-        sweep_screen(spec) as screen,
-        warmed(where, parallel) as workers,
-    ):
-        journal = FolderJournal(folder)
-        end = run_sweep(spec, workers, journal, sink=screen, cancellation=cancellation)
-        summary = write_results(folder, spec, end)
-    error = error_of(spec, end, going_on="the same command with --resume")
-    if as_json:
-        sys.stdout.write((folder / SUMMARY).read_text(encoding="utf-8"))
-    else:
-        title = f"Sweep {summary.state.value.lower()}: {summary.ended}"
-        print_summary(title, _rows(summary, folder), good=error is None)
+    with ran_in_folder(spec, where, sweep_screen(spec), resume=resume) as (folder, end, summary):
+        error = error_of(spec, end, going_on="the same command with --resume")
+        if as_json:
+            sys.stdout.write((folder / SUMMARY).read_text(encoding="utf-8"))
+        else:
+            title = f"Sweep {summary.state.value.lower()}: {summary.ended}"
+            print_summary(title, _rows(summary, folder), good=error is None)
     if error:
         raise error
 

@@ -1,6 +1,5 @@
 """The entries of `suggest`, `trial`, `halve` and `select_best`: a sweep as a loop in a pipeline."""
 
-import math
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -25,16 +24,17 @@ from kfp_jax.entry.task import (
 from kfp_jax.errors import JobCancelled, KfpJaxError, SpecError
 from kfp_jax.html.leaderboard import render_leaderboard
 from kfp_jax.launch import launch
-from kfp_jax.reports import Kind, Report
+from kfp_jax.reports import Report
 from kfp_jax.sinks import ManySinks, NullSink, Sink, show_number
 from kfp_jax.spec import Limits, TrainSpec
-from kfp_jax.status import BAD_INPUT, Outcome, Phase
+from kfp_jax.status import Outcome, Phase
+from kfp_jax.sweep.end import failure_of, state_of
 from kfp_jax.sweep.halving import survivors
 from kfp_jax.sweep.importance import importances
 from kfp_jax.sweep.loop import (
     MAX_LOOP_TRIALS,
     after_round,
-    loop_error,
+    loop_end,
     loop_item,
     loop_items,
     read_item,
@@ -44,13 +44,13 @@ from kfp_jax.sweep.loop import (
 )
 from kfp_jax.sweep.space import Space
 from kfp_jax.sweep.study import Sampler, Study
-from kfp_jax.sweep.summary import SweepState, SweepSummary, summarize
+from kfp_jax.sweep.summary import SweepSummary, summarize
 from kfp_jax.sweep.table import to_json_lines
 from kfp_jax.sweep.trial import Direction, Trial, TrialState, extended
-from kfp_jax.sweep_folder import read_warm
+from kfp_jax.sweep_folder import read_tables
 from kfp_jax.sweep_news import parameters_text
 from kfp_jax.task_config import job_settings
-from kfp_jax.tuning import ended_trial
+from kfp_jax.trial_end import ended, point_of, refused
 
 # Set by the process that runs a pipeline on this machine, once somebody has asked it to stop.
 CANCELLED_VARIABLE = "KFP_JAX_CANCELLED"
@@ -138,23 +138,16 @@ def trial(
                 outcome = launch(
                     spec, place.backend, sink=ManySinks(sink, curve), cancellation=cancellation
                 )
-            changes = ended_trial(outcome, objective, pruned=False)
-            changes |= _publish_trial(outputs, outcome, made.number)
+            # Not the job, which is deleted when the next steps are told of the trial, and the
+            # model's URI in place of the folder that only this step sees.
+            model = _publish_trial(outputs, outcome, made.number)
+            over = replace(ended(curve.trial, outcome, objective), job="", model_uri=model)
         except JobCancelled:
             raise
         except KfpJaxError as error:
-            changes = _refused(error)
-        last = curve.trial.curve[-1][1] if curve.trial.curve else None
-        seconds = clock.now() - began
-        ended = replace(curve.trial, **{"seconds": seconds, "score": last, **changes})
-        sink.note(_sentence(ended, objective))
-        return to_result(ended)
-
-
-def _refused(error: KfpJaxError) -> dict[str, Any]:
-    """Returns what an error of the launch makes of a trial: a loop has nobody else to tell."""
-    reason = BAD_INPUT if isinstance(error, SpecError) else "not-launched"
-    return {"state": TrialState.FAILED, "reason": reason, "message": str(error)}
+            over = refused(curve.trial, error, clock.now() - began)
+        sink.note(_sentence(over, objective))
+        return to_result(over)
 
 
 def _objective(name: str) -> str:
@@ -181,12 +174,11 @@ def _together(*groups: Mapping[str, Any]) -> dict[str, Any]:
     return together
 
 
-def _publish_trial(outputs: TrialOutputs, outcome: Outcome, number: int) -> dict[str, Any]:
+def _publish_trial(outputs: TrialOutputs, outcome: Outcome, number: int) -> str:
     """Makes artifacts of what a job left; the model is where it should be already.
 
     Returns:
-        What the next steps are told of it: not the job, which is deleted by now, and the model's
-        URI in place of the folder that only this step sees.
+        The model's URI, or "".
 
     Raises:
         JobCancelled: Somebody asked for its end: that is no trial's failure.
@@ -198,9 +190,9 @@ def _publish_trial(outputs: TrialOutputs, outcome: Outcome, number: int) -> dict
     # A program may write the folder without our exporter, and say nothing of it.
     made = outcome.phase is Phase.SUCCEEDED and (outcome.model_uri or storage.exists(model))
     if not made:
-        return {"job": ""}
+        return ""
     outputs.model.metadata.update({"program": outcome.program, "trial": number, "job": outcome.job})
-    return {"job": "", "model_uri": str(outputs.model.uri)}
+    return str(outputs.model.uri)
 
 
 class _Curve(NullSink):
@@ -211,11 +203,9 @@ class _Curve(NullSink):
         self._objective = objective
 
     def report(self, process: int, report: Report) -> None:
-        value = report.values.get(self._objective)
-        if report.kind is not Kind.METRICS or report.step is None or value is None:
-            return
-        if math.isfinite(value):
-            self.trial = extended(self.trial, report.step, value)
+        point = point_of(report, self._objective)
+        if point is not None:
+            self.trial = extended(self.trial, *point)
 
 
 def _sentence(trial: Trial, objective: str) -> str:
@@ -241,7 +231,8 @@ def halve(
         trials = after_round(_earlier(earlier), read_results(json_numbers(results)))
         _write_table(trials_table, trials)
         _tell_failures(trials, sink)
-        error = loop_error(trials, max_failed)
+        end, words = loop_end(trials, max_failed)
+        error = failure_of(end, words)
         if error:
             raise error
         going_on = survivors(trials, whole("keep", keep, 1, MAX_LOOP_TRIALS), _direction(direction))
@@ -274,7 +265,8 @@ def select_best(
         before = _earlier(earlier)
         trials = after_round(before, read_results(json_numbers(results), known))
         shared = json_numbers({**parameters, **budget})
-        error = loop_error(trials, max_failed)
+        end, words = loop_end(trials, max_failed)
+        error = failure_of(end, words)
         summary = summarize(
             trials,
             objective=objective,
@@ -284,8 +276,8 @@ def select_best(
             sampler=sampler,
             pruner="successive halving" if before else "",
             seed=seed,
-            state=SweepState.FAILED if error else SweepState.SUCCEEDED,
-            ended=str(error).rstrip(".") if error else f"all {len(trials)} trials were made",
+            state=state_of(end),
+            ended=words,
             num_nodes=num_nodes,
         )
         weights = importances(known, trials, summary.direction) if known else {}
@@ -321,7 +313,7 @@ def _direction(name: str) -> Direction:
 
 
 def _earlier(table: dsl.Dataset | None) -> Iterable[Trial]:
-    return read_warm([table.path]) if table else ()
+    return read_tables([table.path]) if table else ()
 
 
 def _write_table(table: dsl.Dataset, trials: Iterable[Trial]) -> None:

@@ -3,6 +3,7 @@
 import os
 import shutil
 from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -11,7 +12,6 @@ from kfp import dsl
 from kfp_jax_store import is_remote
 
 from kfp_jax import storage
-from kfp_jax.cancellation import cancel_on_signals
 from kfp_jax.cluster.journal import ConfigMapJournal
 from kfp_jax.contained import refuse_links
 from kfp_jax.entry.place import TaskPlace, task_place
@@ -35,13 +35,12 @@ from kfp_jax.sweep_folder import (
     LEADERBOARD,
     TRIALS,
     FolderJournal,
-    read_warm,
-    sweep_folder,
-    write_results,
+    ran_in_folder,
+    read_tables,
 )
 from kfp_jax.sweep_news import SweepNews
 from kfp_jax.task_config import job_settings
-from kfp_jax.tuning import Journal, default_parallel, run_sweep, study_name, warmed
+from kfp_jax.tuning import Journal, default_parallel, study_name
 
 
 @dataclass(frozen=True)
@@ -109,24 +108,21 @@ def sweep(
         place = task_place(backend, sink, study_name(job))
         job = in_store(job, outputs.model, place.cluster, os.environ)
         where = place.backend
-        parallel = parallel or default_parallel(where, num_nodes)
         spec = SweepSpec(
             job=job,
             study=study,
-            parallel=parallel,
+            parallel=parallel or default_parallel(where, num_nodes),
             max_failed=max_failed,
             time_budget=time_budget_seconds,
-            warm=read_warm([warm_start] if warm_start else []),
+            earlier=read_tables([warm_start] if warm_start else []),
         )
-        with (
-            sweep_folder(spec, resume=True, where=where.where) as folder,
-            cancel_on_signals() as cancellation,
-            warmed(where, parallel) as workers,
-        ):
-            news = SweepNews(spec, sink)
-            journal = _journal(place, spec, folder)
-            end = run_sweep(spec, workers, journal, sink=news, cancellation=cancellation)
-            summary = write_results(folder, spec, end)
+        with ran_in_folder(
+            spec,
+            where,
+            nullcontext(SweepNews(spec, sink)),
+            resume=True,
+            journal=lambda folder: _journal(place, spec, folder),
+        ) as (folder, end, summary):
             _publish(outputs, folder, summary)  # of a sweep in a store the folder goes after this
         error = error_of(spec, end, going_on="the step, started again,")
         if error:

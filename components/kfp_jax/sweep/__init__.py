@@ -8,7 +8,7 @@
 Optuna is imported when it is first asked for a suggestion.
 """
 
-from kfp_jax.sweep.halving import rounds, survivors
+from kfp_jax.sweep.halving import survivors
 from kfp_jax.sweep.importance import importances
 from kfp_jax.sweep.pruning import should_prune
 from kfp_jax.sweep.simulator import Report, Simulation, simulate
@@ -36,7 +36,6 @@ __all__ = [
     "loginteger",
     "loguniform",
     "ranked",
-    "rounds",
     "should_prune",
     "simulate",
     "suggest",

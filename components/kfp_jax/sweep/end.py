@@ -55,8 +55,8 @@ def summary_of(spec: SweepSpec, end: SweepEnd) -> SweepSummary:
         sampler=study.sampler.value,
         pruner="" if study.pruner == "none" else study.pruner.value,
         seed=study.seed,
-        state=_state(end),
-        ended=_words(spec, end),
+        state=state_of(end),
+        ended=words_of(end, spec.most_failed, spec.time_budget),
         makespan=end.seconds,
         parallel=spec.parallel,
         num_nodes=spec.job.num_nodes,
@@ -74,21 +74,23 @@ def error_of(spec: SweepSpec, end: SweepEnd, *, going_on: str) -> KfpJaxError | 
     if end.trouble:
         return end.trouble
     ended = sum(trial.state.finished for trial in end.trials) - end.count(TrialState.STOPPED)
-    match _state(end):
-        case SweepState.STOPPED:
-            return JobCancelled(
-                f"The sweep was cancelled; {_trials(ended)} ended and {_kept(ended)} kept, and"
-                f" {going_on} goes on with the others."
-            )
-        case SweepState.FAILED:
-            return JobFailed(
-                f"The sweep failed: {_words(spec, end)}{commonest_failure(end.trials)}"
-            )
-        case _:
-            return None
+    if state_of(end) is SweepState.STOPPED:
+        return JobCancelled(
+            f"The sweep was cancelled; {_trials(ended)} ended and {_kept(ended)} kept, and"
+            f" {going_on} goes on with the others."
+        )
+    return failure_of(end, words_of(end, spec.most_failed, spec.time_budget))
 
 
-def _state(end: SweepEnd) -> SweepState:
+def failure_of(end: SweepEnd, words: str) -> JobFailed | None:
+    """Returns the error of a sweep that ended so and has failed, with what its trials share."""
+    if state_of(end) is not SweepState.FAILED:
+        return None
+    return JobFailed(f"The sweep failed: {words}{_commonest_failure(end.trials)}")
+
+
+def state_of(end: SweepEnd) -> SweepState:
+    """Returns where a sweep stands that ended so."""
     if end.why in (End.CANCELLED, End.TROUBLE):
         return SweepState.STOPPED
     if end.why is End.FAILED_BUDGET or not end.count(TrialState.COMPLETE):
@@ -108,28 +110,30 @@ def _kept(count: int) -> str:
     return "is" if count == 1 else "are"
 
 
-def _words(spec: SweepSpec, end: SweepEnd) -> str:
+def words_of(end: SweepEnd, most_failed: int, time_budget: float = 0.0) -> str:
+    """Returns why it ended, as the end of a sentence."""
     match end.why:
         case End.DONE:
             cancelled = end.count(TrialState.STOPPED)  # by us there is none when all were made
-            made = f"all {_trials(len(end.trials))} were made"
+            count = len(end.trials)
+            made = f"all {count} trials were made" if count != 1 else "the one trial was made"
             if not cancelled:
                 return made
             return f"{made}, but {cancelled} {_was(cancelled)} cancelled by somebody else"
         case End.EXHAUSTED:
             return f"all {len(end.trials)} points of the search space were tried"
         case End.TIME_BUDGET:
-            return f"its time budget of {spec.time_budget:g} s is used up"
+            return f"its time budget of {time_budget:g} s is used up"
         case End.FAILED_BUDGET:
             failed = end.count(TrialState.FAILED)
-            return f"{_trials(failed)} failed and at most {spec.most_failed} may"
+            return f"{_trials(failed)} failed and at most {most_failed} may"
         case End.CANCELLED:
             return "it was cancelled"
         case End.TROUBLE:
             return str(end.trouble).rstrip(".")
 
 
-def commonest_failure(trials: Iterable[Trial]) -> str:
+def _commonest_failure(trials: Iterable[Trial]) -> str:
     """Returns the end of a sentence: the diagnosis that most failed trials share."""
     failed = [trial for trial in trials if trial.state is TrialState.FAILED]
     if not failed:

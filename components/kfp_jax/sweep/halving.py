@@ -11,11 +11,3 @@ def survivors(trials: Iterable[Trial], keep: int, direction: Direction) -> Seque
     Fewer when fewer are complete. See Jamieson and Talwalkar, AISTATS 2016.
     """
     return ranked(trials, direction)[:keep]
-
-
-def rounds(trials: int, eta: int = 3) -> Sequence[int]:
-    """Returns how many trials each round has, from `trials` down to one: 9, 3, 1."""
-    counts = [trials]
-    while counts[-1] > 1:
-        counts.append(max(1, counts[-1] // eta))
-    return counts

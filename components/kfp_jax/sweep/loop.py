@@ -10,9 +10,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from kfp_jax.checks import json_object, mapping, whole
-from kfp_jax.errors import JobFailed, SpecError
-from kfp_jax.sweep.end import commonest_failure
+from kfp_jax.errors import SpecError
+from kfp_jax.sweep.end import End, SweepEnd, words_of
 from kfp_jax.sweep.space import Space
+from kfp_jax.sweep.spec import most_failed
 from kfp_jax.sweep.study import MAX_TRIALS, Study
 from kfp_jax.sweep.suggestions import LEARNING, suggest
 from kfp_jax.sweep.table import read_trials
@@ -191,19 +192,14 @@ def without(trials: Iterable[Trial], going_on: Iterable[Trial]) -> list[Trial]:
     ]
 
 
-def loop_error(trials: Sequence[Trial], max_failed: int) -> JobFailed | None:
-    """Returns the error that stands for a loop without a result, or None.
+def loop_end(trials: Sequence[Trial], max_failed: int) -> tuple[SweepEnd, str]:
+    """Returns how a loop with these trials ended, as a sweep in one step would have, and in words.
 
     Args:
         trials: Of the loop.
-        max_failed: How many may fail; below 0 for half of them.
+        max_failed: How many may fail; -1 for half of them.
     """
     failed = sum(trial.state is TrialState.FAILED for trial in trials)
-    most = max(1, len(trials) // 2) if max_failed < 0 else max_failed
-    if failed > most:
-        why = f"{failed} trials failed and at most {most} may"
-    elif not any(trial.state is TrialState.COMPLETE for trial in trials):
-        why = f"all {len(trials)} trials were made"
-    else:
-        return None
-    return JobFailed(f"The sweep failed: {why}{commonest_failure(trials)}")
+    most = most_failed(max_failed, len(trials))
+    end = SweepEnd(tuple(trials), End.FAILED_BUDGET if failed > most else End.DONE, 0.0)
+    return end, words_of(end, most)

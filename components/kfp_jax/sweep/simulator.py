@@ -50,7 +50,7 @@ def simulate(
     *,
     parallel: int,
     failures: Collection[int] = (),
-    warm: Sequence[Trial] = (),
+    earlier: Sequence[Trial] = (),
     seconds: float = float("inf"),
 ) -> Simulation:
     """Returns the trials of a study whose learning curves are known.
@@ -60,7 +60,7 @@ def simulate(
         curves: Gives the reports of a trial.
         parallel: How many trials run at once.
         failures: Trials that fail where their last report would have been.
-        warm: Trials of an earlier sweep.
+        earlier: Trials of an earlier sweep.
         seconds: No trial begins once so much virtual time has passed.
     """
     trials: dict[int, Trial] = {}
@@ -69,7 +69,9 @@ def simulate(
 
     def begin(now: float) -> bool:
         number = len(trials)
-        parameters = suggest(study, tuple(trials.values()), number, warm) if now < seconds else None
+        parameters = (
+            suggest(study, tuple(trials.values()), number, earlier) if now < seconds else None
+        )
         if parameters is None:
             return False
         trials[number] = Trial(number, parameters, started=now)

@@ -31,7 +31,7 @@ class SweepSpec:
         parallel: How many trials run at once.
         max_failed: How many trials may fail before the sweep does; -1 for half of them.
         time_budget: Seconds after which running trials are stopped; 0 for no limit.
-        warm: Trials of an earlier sweep, for samplers that learn.
+        earlier: Trials of an earlier sweep, for samplers that learn.
 
     Raises:
         SpecError: A value is wrong; the message names it and says what is valid.
@@ -42,7 +42,7 @@ class SweepSpec:
     parallel: int = 1
     max_failed: int = -1
     time_budget: float = 0.0
-    warm: tuple[Trial, ...] = ()
+    earlier: tuple[Trial, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.job.objective:
@@ -63,7 +63,7 @@ class SweepSpec:
     def most_failed(self) -> int:
         """How many trials may fail."""
         asked = self.study.max_trials or self.study.space.points() or 0
-        return self.max_failed if self.max_failed >= 0 else max(1, asked // 2)
+        return most_failed(self.max_failed, asked)
 
     def trial_job(self, number: int, parameters: Mapping[str, Any]) -> TrainSpec:
         """Returns the job of one trial; it has an output folder of its own."""
@@ -88,3 +88,8 @@ class SweepSpec:
         """Returns 16 hexadecimal digits of `lasting`."""
         text = json.dumps(self.lasting(), sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def most_failed(max_failed: int, asked: int) -> int:
+    """Returns how many of the trials that were asked for may fail; -1 means half of them."""
+    return max_failed if max_failed >= 0 else max(1, asked // 2)

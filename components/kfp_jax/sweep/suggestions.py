@@ -21,7 +21,7 @@ LEARNING = (Sampler.TPE, Sampler.CMAES)
 
 
 def suggest(
-    study: Study, trials: Sequence[Trial], number: int, warm: Sequence[Trial] = ()
+    study: Study, trials: Sequence[Trial], number: int, earlier: Sequence[Trial] = ()
 ) -> dict[str, Any] | None:
     """Returns the parameters of trial `number`, or None when there is nothing more to try.
 
@@ -33,29 +33,33 @@ def suggest(
         study: What decides.
         trials: The trials so far, in any state.
         number: The trial's number, from 0.
-        warm: Trials of an earlier sweep. Those that are points of this space are history for tpe
+        earlier: Trials of an earlier sweep. Those that are points of this space are history for tpe
             and cmaes, and points of a finite space that succeeded there are not tried again.
     """
     if study.max_trials and number >= study.max_trials:
         return None
     points = study.space.points()
     if points is None:
-        return _draw(study, trials, number, warm)
+        return _draw(study, trials, number, earlier)
     if study.sampler is Sampler.GRID:
-        return _of_grid(study, points, number, _taken(study, (), warm))
-    taken = _taken(study, [trial for trial in trials if trial.number < number], warm)
+        return _of_grid(study, points, number, _taken(study, (), earlier))
+    taken = _taken(study, [trial for trial in trials if trial.number < number], earlier)
     if len(taken) >= points:
         return None
-    return _untried(study, points, _draw(study, trials, number, warm), number, taken)
+    return _untried(study, points, _draw(study, trials, number, earlier), number, taken)
 
 
-def warm_start_problem(study: Study, warm: Sequence[Trial]) -> str:
+def warm_start_problem(study: Study, earlier: Sequence[Trial]) -> str:
     """Returns the sentence for trials of an earlier sweep that change nothing, or ""."""
-    if not warm:
+    if not earlier:
         return ""
-    fit = [trial for trial in warm if study.space.contains(trial.parameters)]
+    fit = [trial for trial in earlier if study.space.contains(trial.parameters)]
     if not any(trial.state in _DONE for trial in fit):
-        of = f"the warm start's {len(warm):,} trials" if len(warm) > 1 else "the warm start's trial"
+        of = (
+            f"the warm start's {len(earlier):,} trials"
+            if len(earlier) > 1
+            else "the warm start's trial"
+        )
         return (
             f"The warm start is not used: none of {of} ended with a score and fits this search"
             " space; give the table of a sweep with the same entries and ranges."
@@ -68,9 +72,9 @@ def warm_start_problem(study: Study, warm: Sequence[Trial]) -> str:
     return ""
 
 
-def _taken(study: Study, trials: Sequence[Trial], warm: Sequence[Trial]) -> set[int]:
-    """Returns which points of a finite space were tried here, or with success in `warm`."""
-    tried = [*trials, *(trial for trial in warm if trial.state in _DONE)]
+def _taken(study: Study, trials: Sequence[Trial], earlier: Sequence[Trial]) -> set[int]:
+    """Returns which points of a finite space were tried here, or with success in `earlier`."""
+    tried = [*trials, *(trial for trial in earlier if trial.state in _DONE)]
     return {index for index in _indices(study.space.text)(tried) if index is not None}
 
 
@@ -107,7 +111,7 @@ def _untried(
 
 
 def _draw(
-    study: Study, trials: Sequence[Trial], number: int, warm: Sequence[Trial]
+    study: Study, trials: Sequence[Trial], number: int, earlier: Sequence[Trial]
 ) -> dict[str, Any]:
     source = _source(study, number)
     if study.sampler is Sampler.QUASIRANDOM:
@@ -120,14 +124,14 @@ def _draw(
         from kfp_jax.sweep.evolution import by_cmaes
 
         names = numeric(study.space)
-        found = by_cmaes(study.space, names, study.direction, known, warm, seed)
+        found = by_cmaes(study.space, names, study.direction, known, earlier, seed)
         return study.space.at(_places(study, source) | found)
-    scored = sum(t.state in _DONE and t.score is not None for t in (*warm, *known))
+    scored = sum(t.state in _DONE and t.score is not None for t in (*earlier, *known))
     if scored < _FIRST_AT_RANDOM:
         return study.space.at(_places(study, source))
     from kfp_jax.sweep.tpe import by_tpe
 
-    return by_tpe(study.space, study.direction, known, warm, seed)
+    return by_tpe(study.space, study.direction, known, earlier, seed)
 
 
 def _source(study: Study, number: int, purpose: str = "") -> random.Random:

@@ -18,11 +18,12 @@ from kfp_jax.sweep import (
     suggest,
     uniform,
 )
+from kfp_jax.sweep.end import failure_of
 from kfp_jax.sweep.halving import survivors
 from kfp_jax.sweep.loop import (
     MAX_LOOP_TRIALS,
     after_round,
-    loop_error,
+    loop_end,
     loop_item,
     loop_items,
     read_item,
@@ -222,19 +223,20 @@ def test_a_round_prunes_those_that_do_not_go_on_and_adds_up_time() -> None:
         (
             [complete(0, 1.0), failed(1)],
             0,
-            "1 trials failed and at most 0 may; 1 of 1 by exception",
+            "1 trial failed and at most 0 may; 1 of 1 by exception",
         ),
         (
             [complete(0, 1.0), failed(1, "diverged"), failed(2), failed(3)],
             -1,
             "3 trials failed and at most 2 may; 2 of 3 by exception, such as trial 2: Job 2 fell",
         ),
-        ([failed(0)], -1, "all 1 trials were made; 1 of 1 by exception"),
+        ([failed(0)], -1, "the one trial was made; 1 of 1 by exception"),
         ([Trial(0, {}, TrialState.STOPPED)], -1, "but none is complete"),
     ],
 )
 def test_a_loop_fails_when_too_many_trials_did_or_none_is_complete(
     trials: list[Trial], max_failed: int, says: str
 ) -> None:
-    error = loop_error(trials, max_failed)
+    end, words = loop_end(trials, max_failed)
+    error = failure_of(end, words)
     assert (says in str(error)) if says else error is None

@@ -148,7 +148,7 @@ def test_an_earlier_sweep_warms_a_later_one() -> None:
     earlier = simulate(study(max_trials=40), accuracy, parallel=4)
     later = study(sampler=Sampler.TPE, max_trials=10, seed=1)
     cold, warm = (
-        simulate(later, accuracy, parallel=2, warm=trials) for trials in ((), earlier.trials)
+        simulate(later, accuracy, parallel=2, earlier=trials) for trials in ((), earlier.trials)
     )
 
     def mean(trials: Sequence[Trial]) -> float:

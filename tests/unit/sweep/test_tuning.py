@@ -67,8 +67,8 @@ class Sweeper:
             objective="accuracy",
             parameters={"fixed": 1},
         )
-        asked = {"sampler": Sampler.GRID, "max_trials": 10} | dict(study or {})
-        given = {"parallel": 4, "max_failed": 3} | more
+        asked: dict[str, Any] = {"sampler": Sampler.GRID, "max_trials": 10} | dict(study or {})
+        given: dict[str, Any] = {"parallel": 4, "max_failed": 3} | more
         return SweepSpec(job=job, study=Study(space=Space.from_json(space), **asked), **given)
 
     def run(self, script: ScriptOf = good, spec: SweepSpec | None = None) -> SweepEnd:
@@ -482,7 +482,7 @@ def test_a_warm_start_that_is_not_used_is_told_of(
     sweeper: Sweeper, sampler: Sampler, warm: Trial, said: str
 ) -> None:
     study = {"sampler": sampler, "max_trials": 2}
-    sweeper.run(spec=sweeper.spec({"x": uniform(0.0, 1.0)}, study, warm=(warm,)))
+    sweeper.run(spec=sweeper.spec({"x": uniform(0.0, 1.0)}, study, earlier=(warm,)))
     assert [said in note for note in sweeper.news.notes] == [True] * bool(said)
 
 
