@@ -47,6 +47,8 @@ CANCELS = int(os.environ.get("KFP_JAX_BENCH_CANCELS", "100"))
 # Two rounds of our watches, which the server ends after 90 s each.
 STEADY_SECONDS = int(os.environ.get("KFP_JAX_BENCH_STEADY", "180"))
 LOG_SECONDS = 30
+# The SDK's delete does not wait: what the server still has to do would slow down the next submit.
+SETTLING_SECONDS = 2.0
 END_GOAL_MS, CANCEL_GOAL_MS, MEMORY_GOAL_MB = 100.0, 50.0, 80.0
 
 
@@ -200,6 +202,7 @@ def measure_submits(namespace: str, folder: Path) -> dict[str, list[float]]:
             ):
                 answers[name] = sides[who].ask(action, 60)
                 sides[who].ask("delete")
+                time.sleep(SETTLING_SECONDS)
             if turn:  # the first connects
                 for name, answer in answers.items():
                     found[name].append(answer["seconds"])
