@@ -173,6 +173,44 @@ def test_checks_of_long_ago_are_not_believed(
     assert jobs(server, backend) == []
 
 
+def test_a_job_that_is_gone_since_the_checks_is_made_anew(
+    server: FakeApiServer, make: MakeBackend, tmp_path: Path
+) -> None:
+    backend, wanted = make(), spec(tmp_path)
+    first = make().submit(wanted, job_ref(wanted, backend))
+    backend.validate(wanted)
+    server.remove(*KINDS[backend.name], first.name)
+    again = backend.submit(wanted, job_ref(wanted, backend))
+    assert [job["metadata"]["uid"] for job in jobs(server, backend)] == [again.uid]
+    assert (again.name, again.uid != first.uid) == (first.name, True)
+
+
+def test_a_name_that_is_free_since_the_checks_is_used(
+    server: FakeApiServer, make: MakeBackend, tmp_path: Path
+) -> None:
+    backend, wanted = make(), spec(tmp_path)
+    ref = job_ref(wanted, backend)
+    server.put("v1", "services", {"metadata": {"name": ref.name}, "spec": {}})
+    server.add_pod("left", **{"jobset.sigs.k8s.io/jobset-name": ref.name})
+    backend.validate(wanted)
+    server.remove("v1", "services", ref.name)
+    server.remove("v1", "pods", "left")
+    assert backend.submit(wanted, ref).name == ref.name
+
+
+def test_what_was_checked_for_one_spec_is_no_base_for_another(
+    server: FakeApiServer, make: MakeBackend, tmp_path: Path
+) -> None:
+    backend = make()
+    checked, wanted = (spec(tmp_path, max_restarts=restarts) for restarts in (1, 3))
+    backend.validate(checked)
+    backend.submit(wanted, job_ref(wanted, backend))
+    kind = RUNTIMES if backend.name == "trainer" else JOBSETS
+    (made,) = server.objects[kind].values()
+    jobset = made["spec"]["template"]["spec"] if backend.name == "trainer" else made["spec"]
+    assert jobset["failurePolicy"]["maxRestarts"] == 3
+
+
 def test_a_job_of_another_run_is_not_adopted(
     server: FakeApiServer, make: MakeBackend, tmp_path: Path
 ) -> None:

@@ -54,6 +54,15 @@ class _Seen:
     pods: bool
     at: float
 
+    def is_believed(self, now: float) -> bool:
+        """Returns whether a submit may go by this without another look.
+
+        Only that nothing was there: a create finds out whether that still holds, while a job may
+        have ended, or been replaced, since.
+        """
+        there = self.job is not None or self.others or self.pods
+        return not there and now - self.at <= _FRESH_SECONDS
+
 
 def refused(error: Rejected) -> SpecError:
     """Returns what a dry run's refusal is for the user: nothing was made, and they can mend it."""
@@ -96,7 +105,8 @@ class ClusterBackend(ABC):
         self._owner = owner if self._namespace == client.namespace else None
         self._observers: dict[str, Observer] = {}
         self._study = self._study_watch()
-        self._seen: dict[str, _Seen] = {}  # by `validate`, for the `submit` that follows
+        # By `validate`, of a name and a spec's hash, for the `submit` that follows.
+        self._seen: dict[tuple[str, str], _Seen] = {}
 
     @property
     def where(self) -> str:
@@ -114,7 +124,7 @@ class ClusterBackend(ABC):
             base = self._read_base(spec, identity)
             seen = pool.submit(self._look, identity, base)
             found = [*self._check(spec, identity, base)]
-        self._seen[identity.name] = seen.result()
+        self._seen[identity.name, spec.hash()] = seen.result()
         return [*found, *rights.result(), *claims.result(), *warnings(spec)]
 
     def _check_claims(self, spec: TrainSpec) -> list[str]:
@@ -341,8 +351,8 @@ class ClusterBackend(ABC):
 
     def _obtain(self, spec: TrainSpec, identity: Identity) -> Manifest | None:
         """Returns the job of that name, made now or before; None where the name is used up."""
-        seen = self._seen.pop(identity.name, None)
-        if seen is None or self._client.clock.now() - seen.at > _FRESH_SECONDS:
+        seen = self._seen.pop((identity.name, spec.hash()), None)
+        if seen is None or not seen.is_believed(self._client.clock.now()):
             seen = self._look(identity, self._read_base(spec, identity))
         found = seen.job
         if found is None:
