@@ -101,7 +101,7 @@ def run_job(
 
 def job_ref(spec: TrainSpec, backend: Backend) -> JobRef:
     """Returns what a spec's job is called on a backend: the same for the same output folder."""
-    identity = storage.place(spec.output_uri, "output_uri")
+    identity = storage.identity(spec.output_uri, "output_uri")
     return JobRef(backend.name, job_name(spec.name, identity, 1))
 
 

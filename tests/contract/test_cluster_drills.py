@@ -32,6 +32,12 @@ from kfp_jax.sinks import NullSink
 from kfp_jax.spec import Limits, TrainSpec
 from kfp_jax.status import JobStatus, Outcome, Phase
 
+SPELLINGS: dict[str, Callable[[Path], str]] = {
+    "up and down": lambda folder: f"{folder}/x/../out",
+    "slash": lambda folder: f"{folder}/out/",
+    "URI": lambda folder: f"file://{folder}/out",
+    "link": lambda folder: f"{folder}/link/out",
+}
 KINDS = {"trainer": TRAINJOBS, "jobset": JOBSETS}
 MakeBackend = Callable[..., ClusterBackend]
 
@@ -209,6 +215,35 @@ def test_what_was_checked_for_one_spec_is_no_base_for_another(
     (made,) = server.objects[kind].values()
     jobset = made["spec"]["template"]["spec"] if backend.name == "trainer" else made["spec"]
     assert jobset["failurePolicy"]["maxRestarts"] == 3
+
+
+@pytest.mark.parametrize("spell", SPELLINGS.values(), ids=SPELLINGS)
+def test_a_folder_has_one_job_however_it_is_spelled(
+    server: FakeApiServer, make: MakeBackend, tmp_path: Path, spell: Callable[[Path], str]
+) -> None:
+    first = spec(tmp_path)
+    (tmp_path / "link").symlink_to(tmp_path)
+    again = spec(tmp_path, output_uri=spell(tmp_path))
+    backend, other = make(), make()
+    ref = backend.submit(first, job_ref(first, backend))
+    with pytest.raises(Conflict, match=f"{ref.name} runs with another spec"):
+        other.submit(again, job_ref(again, other))
+    assert len(jobs(server, backend)) == 1
+
+
+@pytest.mark.parametrize("spell", SPELLINGS.values(), ids=SPELLINGS)
+def test_what_is_checked_is_what_is_submitted_however_the_folder_is_spelled(
+    server: FakeApiServer, make: MakeBackend, tmp_path: Path, spell: Callable[[Path], str]
+) -> None:
+    (tmp_path / "link").symlink_to(tmp_path)
+    backend, wanted = make(), spec(tmp_path, output_uri=spell(tmp_path))
+    backend.validate(wanted)
+    (dry,) = server.calls("POST", dryRun="All")
+    before = len(server.requests)
+    backend.submit(wanted, job_ref(wanted, backend))
+    (job,) = jobs(server, backend)
+    assert dry.body["metadata"]["name"] == job["metadata"]["name"]
+    assert server.requests[before].method == "POST"
 
 
 def test_a_job_of_another_run_is_not_adopted(

@@ -7,6 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
+from kfp_jax import storage
 from kfp_jax.backends.adoption import Verdict, judge
 from kfp_jax.backends.base import JobRef, LogLine, never
 from kfp_jax.backends.observer import Objects, Observer
@@ -116,7 +117,7 @@ class ClusterBackend(ABC):
     def validate(self, spec: TrainSpec, cancelled: Callable[[], bool] = never) -> list[str]:
         """Asks the server, which stores nothing, whether it would take the job."""
         del cancelled  # nothing here takes long
-        identity = self._identity(job_name(spec.name, spec.output_uri, 1))
+        identity = self._first_identity(spec)
         spec = on_claims(spec)
         with ThreadPoolExecutor(3) as pool:  # the dry run takes longest
             rights = pool.submit(self._check_rights)
@@ -255,7 +256,7 @@ class ClusterBackend(ABC):
         Raises:
             SpecError: The runtime that the job names is not there.
         """
-        identity = self._identity(job_name(spec.name, spec.output_uri, 1))
+        identity = self._first_identity(spec)
         return is_on_volume(spec.output_uri, self._mount_paths(spec, identity))
 
     @abstractmethod
@@ -305,6 +306,11 @@ class ClusterBackend(ABC):
             *(("watch", kind, "") for kind in (*self.watched, PODS)),
             ("get", PODS, "log"),
         ]
+
+    def _first_identity(self, spec: TrainSpec) -> Identity:
+        """Returns who the job is that `launch` submits if nothing was there before."""
+        folder = storage.identity(spec.output_uri, "output_uri")
+        return self._identity(job_name(spec.name, folder, 1))
 
     def _identity(self, name: str) -> Identity:
         return Identity(
