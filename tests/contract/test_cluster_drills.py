@@ -274,7 +274,6 @@ def test_an_owner_in_another_namespace_owns_nothing(
         (["ReadWriteOncePod"], 2, True),
         (["ReadWriteOnce"], 1, False),
         (["ReadWriteOnce", "ReadWriteMany"], 2, False),
-        ([], 2, False),
     ],
 )
 def test_a_volume_for_one_machine_is_told(
@@ -285,15 +284,34 @@ def test_a_volume_for_one_machine_is_told(
     nodes: int,
     warned: bool,
 ) -> None:
-    if modes:
-        claim = {"metadata": {"name": "data"}, "spec": {"accessModes": modes}}
-        server.put("v1", "persistentvolumeclaims", claim)
+    claim = {"metadata": {"name": "data"}, "spec": {"accessModes": modes}}
+    server.put("v1", "persistentvolumeclaims", claim)
     source = {"persistentVolumeClaim": {"claimName": "data"}}
     pods = Pods(volumes=(Volume(name="v", mount_path="/v", source=source),))
     found = make().validate(spec(tmp_path, num_nodes=nodes, pods=pods))
     assert [f"claim data with access mode {', '.join(modes)}" in text for text in found] == (
         [True] if warned else []
     )
+
+
+@pytest.mark.parametrize("nodes", [1, 2])
+def test_a_claim_that_is_not_there_is_told(
+    server: FakeApiServer, make: MakeBackend, tmp_path: Path, nodes: int
+) -> None:
+    wanted = spec(tmp_path, num_nodes=nodes, output_uri="pvc://data/out")
+    (warning,) = make().validate(wanted)
+    assert "is the claim data, which is not in namespace ns: the nodes do not start" in warning
+    claim = {"metadata": {"name": "data"}, "spec": {"accessModes": ["ReadWriteMany"]}}
+    server.put("v1", "persistentvolumeclaims", claim)
+    assert make().validate(wanted) == []
+
+
+def test_a_claim_that_may_not_be_read_is_left_alone(
+    server: FakeApiServer, make: MakeBackend, tmp_path: Path
+) -> None:
+    message = 'User "u" cannot get resource "persistentvolumeclaims"'
+    server.fail(403, path="/persistentvolumeclaims/", message=message)
+    assert make().validate(spec(tmp_path, output_uri="pvc://data/out")) == []
 
 
 @pytest.mark.usefixtures("cluster")

@@ -129,9 +129,7 @@ class ClusterBackend(ABC):
         return [*found, *rights.result(), *claims.result(), *warnings(spec)]
 
     def _check_claims(self, spec: TrainSpec) -> list[str]:
-        """Returns a warning for each volume that not all nodes can mount."""
-        if spec.num_nodes == 1:
-            return []
+        """Returns a warning for each claim that is not there, or that not all nodes can mount."""
         names = {
             str(volume.source["persistentVolumeClaim"].get("claimName")): volume.name
             for volume in spec.pods.volumes
@@ -139,10 +137,17 @@ class ClusterBackend(ABC):
         }
         found = []
         for name, volume in names.items():
-            with suppress(Forbidden, NotFound):  # pods tell of one that is not there
-                claim = self._client.get(CLAIMS, self._namespace, name)
+            with suppress(Forbidden):
+                claim = self._get(CLAIMS, name)
+                if claim is None:
+                    found.append(
+                        f"Volume {volume} is the claim {name}, which is not in namespace"
+                        f" {self._namespace}: the nodes do not start before it is; make it, or"
+                        " name another."
+                    )
+                    continue
                 modes = claim["spec"].get("accessModes", ())
-                if not {"ReadWriteMany", "ReadOnlyMany"} & {*modes}:
+                if spec.num_nodes > 1 and not {"ReadWriteMany", "ReadOnlyMany"} & {*modes}:
                     found.append(
                         f"Volume {volume} is the claim {name} with access mode {', '.join(modes)}:"
                         f" {spec.num_nodes} nodes start only if all are on one machine; use one"
