@@ -567,6 +567,30 @@ def test_without_events_a_job_runs_and_that_is_said(
     assert "may not list events" in warning
 
 
+@pytest.mark.parametrize("has_kueue", [False, True])
+def test_a_queue_without_kueue_is_told(
+    server: FakeApiServer, make: MakeBackend, tmp_path: Path, has_kueue: bool
+) -> None:
+    if has_kueue:
+        server.served.add(("kueue.x-k8s.io/v1beta2", "workloads"))
+    found = make().validate(spec(tmp_path, pods=Pods(queue="team-a")))
+    assert len(found) == (0 if has_kueue else 1)
+    assert all("no Kueue, so the job does not wait in queue team-a but" in text for text in found)
+
+
+@pytest.mark.usefixtures("cluster")
+def test_a_run_says_once_that_there_is_no_kueue(make: MakeBackend, tmp_path: Path) -> None:
+    notes: list[str] = []
+
+    class Sink(NullSink):
+        def note(self, text: str) -> None:
+            notes.append(text)
+
+    outcome = launch(spec(tmp_path, pods=Pods(queue="team-a")), make(), sink=Sink())
+    assert outcome.phase is Phase.SUCCEEDED
+    assert [text for text in notes if "Kueue" in text] == notes[:1]
+
+
 def test_a_refused_dry_run_is_the_users_to_mend(
     make: MakeBackend, server: FakeApiServer, tmp_path: Path
 ) -> None:

@@ -24,6 +24,7 @@ from kfp_jax.manifests.claims import on_claims
 from kfp_jax.manifests.environment import NODE
 from kfp_jax.manifests.identity import JOB_LABEL, STUDY, Identity, Owner, label
 from kfp_jax.manifests.pod import is_on_volume, warnings
+from kfp_jax.manifests.rights import QUEUE
 from kfp_jax.names import attempt_of, job_name, label_value, next_attempt
 from kfp_jax.spec import TrainSpec
 from kfp_jax.status import JobStatus
@@ -119,14 +120,26 @@ class ClusterBackend(ABC):
         del cancelled  # nothing here takes long
         identity = self._first_identity(spec)
         spec = on_claims(spec)
-        with ThreadPoolExecutor(3) as pool:  # the dry run takes longest
+        with ThreadPoolExecutor(4) as pool:  # the dry run takes longest
             rights = pool.submit(self._check_rights)
             claims = pool.submit(self._check_claims, spec)
+            queue = pool.submit(self._check_queue, spec)
             base = self._read_base(spec, identity)
             seen = pool.submit(self._look, identity, base)
             found = [*self._check(spec, identity, base)]
         self._seen[identity.name, spec.hash()] = seen.result()
-        return [*found, *rights.result(), *claims.result(), *warnings(spec)]
+        told = (rights, claims, queue)
+        return [*found, *(line for check in told for line in check.result()), *warnings(spec)]
+
+    def _check_queue(self, spec: TrainSpec) -> list[str]:
+        """Returns a warning if nothing on the cluster knows of the job's queue."""
+        queue = spec.pods.queue
+        if not queue or self._client.versions(QUEUE.group):
+            return []
+        return [
+            f"This cluster has no Kueue, so the job does not wait in queue {queue} but starts at"
+            " once; have Kueue installed, or leave queue empty."
+        ]
 
     def _check_claims(self, spec: TrainSpec) -> list[str]:
         """Returns a warning for each claim that is not there, or that not all nodes can mount."""
