@@ -553,10 +553,41 @@ def test_what_keeps_a_job_from_starting_is_said(
 def test_without_rights_nothing_is_started(
     make: MakeBackend, server: FakeApiServer, tmp_path: Path
 ) -> None:
-    server.allowed = lambda asked: asked.get("subresource") != "log"
-    with pytest.raises(Forbidden, match="may not get pods/log in namespace ns; have it bound"):
+    server.allowed = lambda asked: (asked["verb"], asked["resource"]) != ("watch", "pods")
+    with pytest.raises(Forbidden, match="may not watch pods in namespace ns; have it bound"):
         launch(spec(tmp_path), make())
     assert not jobs(server, make())
+
+
+@pytest.mark.usefixtures("cluster")
+@pytest.mark.parametrize(
+    ("code", "phase", "message"),
+    [(0, Phase.SUCCEEDED, ""), (3, Phase.FAILED, "process 0 exited with code 3")],
+)
+def test_without_logs_a_job_is_trained_and_that_is_said(
+    make: MakeBackend,
+    server: FakeApiServer,
+    tmp_path: Path,
+    code: int,
+    phase: Phase,
+    message: str,
+) -> None:
+    server.allowed = lambda asked: asked.get("subresource") != "log"
+    server.fail(403, times=99, path="/log", message='User "u" cannot get resource "pods/log"')
+    notes: list[str] = []
+
+    class Sink(NullSink):
+        def note(self, text: str) -> None:
+            notes.append(text)
+
+    script, limits = f"sleep 0.7; exit {code}", Limits(stall=0.3)
+    wanted = spec(tmp_path, script, objective="loss", limits=limits)
+    outcome = launch(wanted, make(), sink=Sink())
+    assert outcome.phase is phase, outcome.message
+    assert message in outcome.message
+    assert len(notes) == 1
+    assert "may not get pods/log in namespace ns" in notes[0]
+    assert not server.calls(path="/log")
 
 
 def test_without_events_a_job_runs_and_that_is_said(

@@ -13,7 +13,7 @@ from kfp_jax.backends.base import JobRef, LogLine, never
 from kfp_jax.backends.observer import Objects, Observer
 from kfp_jax.backends.pod_status import JOBSET_NAME, Manifest, Pod
 from kfp_jax.backends.study_watch import StudyWatch
-from kfp_jax.errors import ClusterError, Conflict, Forbidden, NotFound, Rejected, SpecError
+from kfp_jax.errors import ClusterError, Conflict, Forbidden, NotFound, Rejected, SpecError, Unheard
 from kfp_jax.kube.client import Client
 from kfp_jax.kube.logs import Label, LogFollower
 from kfp_jax.kube.requests import PODS, Resource
@@ -106,6 +106,7 @@ class ClusterBackend(ABC):
         # An owner in another namespace is one that is not there: the job would be deleted at once.
         self._owner = owner if self._namespace == client.namespace else None
         self._observers: dict[str, Observer] = {}
+        self._hears = True  # until `validate` finds that logs may not be read
         self._study = self._study_watch()
         # By `validate`, of a name and a spec's hash, for the `submit` that follows.
         self._seen: dict[tuple[str, str], _Seen] = {}
@@ -184,12 +185,26 @@ class ClusterBackend(ABC):
                     f"This account may not {verb} {what} in namespace {self._namespace}; have it"
                     " bound to the Role kfp-jax-launcher of runtimes/manifests."
                 )
-        if known.allow("list", EVENTS) or self._client.may("list", EVENTS, self._namespace):
-            return []
-        return [
-            f"This account may not list events in namespace {self._namespace}: why a job has no"
-            " pods will not be told."
-        ]
+
+        def may(verb: str, resource: Resource, subresource: str = "") -> bool:
+            return known.allow(verb, resource, subresource) or self._client.may(
+                verb, resource, self._namespace, subresource=subresource
+            )
+
+        found = []
+        self._hears = may("get", PODS, "log")
+        if not self._hears:
+            found.append(
+                f"This account may not get pods/log in namespace {self._namespace}: what the job"
+                " writes will not be seen, so there are no metrics, model or last lines in its"
+                " result, its objective is not checked and a stall not noticed."
+            )
+        if not may("list", EVENTS):
+            found.append(
+                f"This account may not list events in namespace {self._namespace}: why a job has no"
+                " pods will not be told."
+            )
+        return found
 
     @abstractmethod
     def render(self, spec: TrainSpec, ref: JobRef) -> list[dict[str, Any]]:
@@ -224,6 +239,8 @@ class ClusterBackend(ABC):
         return self._logs(self._observer(ref))
 
     def _logs(self, observer: Observer) -> Iterator[LogLine]:
+        if not self._hears:
+            raise Unheard(f"This account may not get pods/log in namespace {self._namespace}.")
         first = attempt_of(observer.name)
 
         def whose(manifest: Manifest) -> Label | None:
@@ -322,7 +339,6 @@ class ClusterBackend(ABC):
         return [
             ("delete", self.job, ""),
             *(("watch", kind, "") for kind in (*self.watched, PODS)),
-            ("get", PODS, "log"),
         ]
 
     def _first_identity(self, spec: TrainSpec) -> Identity:
