@@ -59,6 +59,10 @@ class Forbidden(ClusterError):
     exit_code = 77
 
 
+class Unheard(Forbidden):
+    """The account may not read what the processes write, as `validate` has said."""
+
+
 class Rejected(ClusterError):
     """The object was read and refused: by schema, admission or quota."""
 

@@ -101,7 +101,7 @@ def run_job(
 
 def job_ref(spec: TrainSpec, backend: Backend) -> JobRef:
     """Returns what a spec's job is called on a backend: the same for the same output folder."""
-    identity = storage.place(spec.output_uri, "output_uri")
+    identity = storage.identity(spec.output_uri, "output_uri")
     return JobRef(backend.name, job_name(spec.name, identity, 1))
 
 
@@ -174,7 +174,9 @@ class _Job:
         shown: tuple[Phase, str] | None = None
         status = JobStatus(Phase.PENDING)
         for reported in self.backend.watch(self.ref):
-            status = _with_joined(reported, spec, len(recorder.joined))
+            status = reported
+            if not recorder.deaf:
+                status = _with_joined(reported, spec, len(recorder.joined))
             now = clock.now()
             stages = stages.advanced(status, now)
             if status.phase.finished:
@@ -182,7 +184,8 @@ class _Job:
             if (status.phase, status.reason) != shown:
                 shown = (status.phase, status.reason)
                 self.sink.status(self.ref.name, status)
-            late = overdue(status, stages, spec.limits, last_output=recorder.last_output, now=now)
+            heard = now if recorder.deaf else recorder.last_output
+            late = overdue(status, stages, spec.limits, last_output=heard, now=now)
             if late:
                 return _End(status, stages.seconds(now), *late)
             if recorder.problem:
@@ -256,7 +259,8 @@ def _verdict(
     """Returns the final phase and why; a job that succeeded without its objective has failed."""
     phase = end.status.phase
     if phase is Phase.SUCCEEDED:
-        problem = _objective_problem(spec.objective, recorder.values)
+        # What nobody could hear is not missing.
+        problem = not recorder.deaf and _objective_problem(spec.objective, recorder.values)
         if not problem:
             return phase, Diagnosis("", "")
         return Phase.FAILED, Diagnosis(*problem)
@@ -276,8 +280,10 @@ def _verdict(
         restarts=end.status.restarts,
         errors=dict(recorder.errors),
         tails=recorder.tails(),
-        # A command tells nobody when it joins.
-        arrived=recorder.arrived if spec.program else frozenset(range(spec.num_nodes)),
+        # A command tells nobody when it joins, and one that cannot be heard neither.
+        arrived=recorder.arrived
+        if spec.program and not recorder.deaf
+        else frozenset(range(spec.num_nodes)),
         last_step=recorder.last_step,
         overdue=end.overdue,
         limit=end.limit,

@@ -9,7 +9,7 @@ from typing import Self
 from kfp_jax import storage
 from kfp_jax.backends.base import LogLine
 from kfp_jax.clock import Clock
-from kfp_jax.errors import OutputError
+from kfp_jax.errors import OutputError, Unheard
 from kfp_jax.history import HistoryFile
 from kfp_jax.reports import Kind, Malformed, Report, parse_line
 from kfp_jax.sinks import Sink
@@ -37,6 +37,7 @@ class Recorder:
         values: The last value of each metric, the result's over the reported ones.
         result: The result report, or None.
         problem: Why recording ended early, or None.
+        deaf: Whether this account cannot know what the processes write.
     """
 
     def __init__(self, folder: Path, clock: Clock, sink: Sink) -> None:
@@ -54,6 +55,7 @@ class Recorder:
         self.values: dict[str, float] = {}
         self.result: Report | None = None
         self.problem: Exception | None = None
+        self.deaf = False
         self._tails: dict[int, deque[str]] = {}
         self._numbers: dict[int, int] = {}
         self._attempt = 0
@@ -77,6 +79,8 @@ class Recorder:
         try:
             for line in lines:
                 self._take(line)
+        except Unheard:
+            self.deaf = True
         except Exception as error:  # noqa: BLE001 - the top of a thread: another one raises it
             self.problem = error
 

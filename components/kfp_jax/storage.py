@@ -69,6 +69,21 @@ def place(uri: str, what: str) -> str:
     return uri.rstrip("/")
 
 
+def identity(uri: str, what: str) -> str:
+    """Returns what is the same for all spellings of one folder: a job is named by it.
+
+    Files are still written where the user says: a link may be meant to be moved.
+
+    Raises:
+        SpecError: It is no folder.
+    """
+    if uri.startswith(CLAIM):
+        claim, _, path = uri.removeprefix(CLAIM).partition("/")
+        return f"{CLAIM}{claim}/{path.strip('/')}".rstrip("/")
+    placed = place(uri, what)
+    return placed if is_remote(placed) else os.path.realpath(placed)
+
+
 def here(uri: str, what: str) -> Path:
     """Returns the folder of this machine that is a job's output, or stands for it.
 

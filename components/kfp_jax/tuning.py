@@ -105,7 +105,7 @@ _PHASES = {
 
 def study_name(job: TrainSpec) -> str:
     """Returns what a sweep's jobs have in common: the same for the same output folder."""
-    identity = storage.place(job.output_uri, "output_uri")
+    identity = storage.identity(job.output_uri, "output_uri")
     return _all_attempts(job_name(job.name, identity, 1))
 
 

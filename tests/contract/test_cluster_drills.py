@@ -32,6 +32,12 @@ from kfp_jax.sinks import NullSink
 from kfp_jax.spec import Limits, TrainSpec
 from kfp_jax.status import JobStatus, Outcome, Phase
 
+SPELLINGS: dict[str, Callable[[Path], str]] = {
+    "up and down": lambda folder: f"{folder}/x/../out",
+    "slash": lambda folder: f"{folder}/out/",
+    "URI": lambda folder: f"file://{folder}/out",
+    "link": lambda folder: f"{folder}/link/out",
+}
 KINDS = {"trainer": TRAINJOBS, "jobset": JOBSETS}
 MakeBackend = Callable[..., ClusterBackend]
 
@@ -173,6 +179,73 @@ def test_checks_of_long_ago_are_not_believed(
     assert jobs(server, backend) == []
 
 
+def test_a_job_that_is_gone_since_the_checks_is_made_anew(
+    server: FakeApiServer, make: MakeBackend, tmp_path: Path
+) -> None:
+    backend, wanted = make(), spec(tmp_path)
+    first = make().submit(wanted, job_ref(wanted, backend))
+    backend.validate(wanted)
+    server.remove(*KINDS[backend.name], first.name)
+    again = backend.submit(wanted, job_ref(wanted, backend))
+    assert [job["metadata"]["uid"] for job in jobs(server, backend)] == [again.uid]
+    assert (again.name, again.uid != first.uid) == (first.name, True)
+
+
+def test_a_name_that_is_free_since_the_checks_is_used(
+    server: FakeApiServer, make: MakeBackend, tmp_path: Path
+) -> None:
+    backend, wanted = make(), spec(tmp_path)
+    ref = job_ref(wanted, backend)
+    server.put("v1", "services", {"metadata": {"name": ref.name}, "spec": {}})
+    server.add_pod("left", **{"jobset.sigs.k8s.io/jobset-name": ref.name})
+    backend.validate(wanted)
+    server.remove("v1", "services", ref.name)
+    server.remove("v1", "pods", "left")
+    assert backend.submit(wanted, ref).name == ref.name
+
+
+def test_what_was_checked_for_one_spec_is_no_base_for_another(
+    server: FakeApiServer, make: MakeBackend, tmp_path: Path
+) -> None:
+    backend = make()
+    checked, wanted = (spec(tmp_path, max_restarts=restarts) for restarts in (1, 3))
+    backend.validate(checked)
+    backend.submit(wanted, job_ref(wanted, backend))
+    kind = RUNTIMES if backend.name == "trainer" else JOBSETS
+    (made,) = server.objects[kind].values()
+    jobset = made["spec"]["template"]["spec"] if backend.name == "trainer" else made["spec"]
+    assert jobset["failurePolicy"]["maxRestarts"] == 3
+
+
+@pytest.mark.parametrize("spell", SPELLINGS.values(), ids=SPELLINGS)
+def test_a_folder_has_one_job_however_it_is_spelled(
+    server: FakeApiServer, make: MakeBackend, tmp_path: Path, spell: Callable[[Path], str]
+) -> None:
+    first = spec(tmp_path)
+    (tmp_path / "link").symlink_to(tmp_path)
+    again = spec(tmp_path, output_uri=spell(tmp_path))
+    backend, other = make(), make()
+    ref = backend.submit(first, job_ref(first, backend))
+    with pytest.raises(Conflict, match=f"{ref.name} runs with another spec"):
+        other.submit(again, job_ref(again, other))
+    assert len(jobs(server, backend)) == 1
+
+
+@pytest.mark.parametrize("spell", SPELLINGS.values(), ids=SPELLINGS)
+def test_what_is_checked_is_what_is_submitted_however_the_folder_is_spelled(
+    server: FakeApiServer, make: MakeBackend, tmp_path: Path, spell: Callable[[Path], str]
+) -> None:
+    (tmp_path / "link").symlink_to(tmp_path)
+    backend, wanted = make(), spec(tmp_path, output_uri=spell(tmp_path))
+    backend.validate(wanted)
+    (dry,) = server.calls("POST", dryRun="All")
+    before = len(server.requests)
+    backend.submit(wanted, job_ref(wanted, backend))
+    (job,) = jobs(server, backend)
+    assert dry.body["metadata"]["name"] == job["metadata"]["name"]
+    assert server.requests[before].method == "POST"
+
+
 def test_a_job_of_another_run_is_not_adopted(
     server: FakeApiServer, make: MakeBackend, tmp_path: Path
 ) -> None:
@@ -201,7 +274,6 @@ def test_an_owner_in_another_namespace_owns_nothing(
         (["ReadWriteOncePod"], 2, True),
         (["ReadWriteOnce"], 1, False),
         (["ReadWriteOnce", "ReadWriteMany"], 2, False),
-        ([], 2, False),
     ],
 )
 def test_a_volume_for_one_machine_is_told(
@@ -212,15 +284,34 @@ def test_a_volume_for_one_machine_is_told(
     nodes: int,
     warned: bool,
 ) -> None:
-    if modes:
-        claim = {"metadata": {"name": "data"}, "spec": {"accessModes": modes}}
-        server.put("v1", "persistentvolumeclaims", claim)
+    claim = {"metadata": {"name": "data"}, "spec": {"accessModes": modes}}
+    server.put("v1", "persistentvolumeclaims", claim)
     source = {"persistentVolumeClaim": {"claimName": "data"}}
     pods = Pods(volumes=(Volume(name="v", mount_path="/v", source=source),))
     found = make().validate(spec(tmp_path, num_nodes=nodes, pods=pods))
     assert [f"claim data with access mode {', '.join(modes)}" in text for text in found] == (
         [True] if warned else []
     )
+
+
+@pytest.mark.parametrize("nodes", [1, 2])
+def test_a_claim_that_is_not_there_is_told(
+    server: FakeApiServer, make: MakeBackend, tmp_path: Path, nodes: int
+) -> None:
+    wanted = spec(tmp_path, num_nodes=nodes, output_uri="pvc://data/out")
+    (warning,) = make().validate(wanted)
+    assert "is the claim data, which is not in namespace ns: the nodes do not start" in warning
+    claim = {"metadata": {"name": "data"}, "spec": {"accessModes": ["ReadWriteMany"]}}
+    server.put("v1", "persistentvolumeclaims", claim)
+    assert make().validate(wanted) == []
+
+
+def test_a_claim_that_may_not_be_read_is_left_alone(
+    server: FakeApiServer, make: MakeBackend, tmp_path: Path
+) -> None:
+    message = 'User "u" cannot get resource "persistentvolumeclaims"'
+    server.fail(403, path="/persistentvolumeclaims/", message=message)
+    assert make().validate(spec(tmp_path, output_uri="pvc://data/out")) == []
 
 
 @pytest.mark.usefixtures("cluster")
@@ -462,10 +553,41 @@ def test_what_keeps_a_job_from_starting_is_said(
 def test_without_rights_nothing_is_started(
     make: MakeBackend, server: FakeApiServer, tmp_path: Path
 ) -> None:
-    server.allowed = lambda asked: asked.get("subresource") != "log"
-    with pytest.raises(Forbidden, match="may not get pods/log in namespace ns; have it bound"):
+    server.allowed = lambda asked: (asked["verb"], asked["resource"]) != ("watch", "pods")
+    with pytest.raises(Forbidden, match="may not watch pods in namespace ns; have it bound"):
         launch(spec(tmp_path), make())
     assert not jobs(server, make())
+
+
+@pytest.mark.usefixtures("cluster")
+@pytest.mark.parametrize(
+    ("code", "phase", "message"),
+    [(0, Phase.SUCCEEDED, ""), (3, Phase.FAILED, "process 0 exited with code 3")],
+)
+def test_without_logs_a_job_is_trained_and_that_is_said(
+    make: MakeBackend,
+    server: FakeApiServer,
+    tmp_path: Path,
+    code: int,
+    phase: Phase,
+    message: str,
+) -> None:
+    server.allowed = lambda asked: asked.get("subresource") != "log"
+    server.fail(403, times=99, path="/log", message='User "u" cannot get resource "pods/log"')
+    notes: list[str] = []
+
+    class Sink(NullSink):
+        def note(self, text: str) -> None:
+            notes.append(text)
+
+    script, limits = f"sleep 0.7; exit {code}", Limits(stall=0.3)
+    wanted = spec(tmp_path, script, objective="loss", limits=limits)
+    outcome = launch(wanted, make(), sink=Sink())
+    assert outcome.phase is phase, outcome.message
+    assert message in outcome.message
+    assert len(notes) == 1
+    assert "may not get pods/log in namespace ns" in notes[0]
+    assert not server.calls(path="/log")
 
 
 def test_without_events_a_job_runs_and_that_is_said(
@@ -474,6 +596,30 @@ def test_without_events_a_job_runs_and_that_is_said(
     server.allowed = lambda asked: asked["resource"] != "events"
     (warning,) = make().validate(spec(tmp_path))
     assert "may not list events" in warning
+
+
+@pytest.mark.parametrize("has_kueue", [False, True])
+def test_a_queue_without_kueue_is_told(
+    server: FakeApiServer, make: MakeBackend, tmp_path: Path, has_kueue: bool
+) -> None:
+    if has_kueue:
+        server.served.add(("kueue.x-k8s.io/v1beta2", "workloads"))
+    found = make().validate(spec(tmp_path, pods=Pods(queue="team-a")))
+    assert len(found) == (0 if has_kueue else 1)
+    assert all("no Kueue, so the job does not wait in queue team-a but" in text for text in found)
+
+
+@pytest.mark.usefixtures("cluster")
+def test_a_run_says_once_that_there_is_no_kueue(make: MakeBackend, tmp_path: Path) -> None:
+    notes: list[str] = []
+
+    class Sink(NullSink):
+        def note(self, text: str) -> None:
+            notes.append(text)
+
+    outcome = launch(spec(tmp_path, pods=Pods(queue="team-a")), make(), sink=Sink())
+    assert outcome.phase is Phase.SUCCEEDED
+    assert [text for text in notes if "Kueue" in text] == notes[:1]
 
 
 def test_a_refused_dry_run_is_the_users_to_mend(

@@ -7,12 +7,13 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
+from kfp_jax import storage
 from kfp_jax.backends.adoption import Verdict, judge
 from kfp_jax.backends.base import JobRef, LogLine, never
 from kfp_jax.backends.observer import Objects, Observer
 from kfp_jax.backends.pod_status import JOBSET_NAME, Manifest, Pod
 from kfp_jax.backends.study_watch import StudyWatch
-from kfp_jax.errors import ClusterError, Conflict, Forbidden, NotFound, Rejected, SpecError
+from kfp_jax.errors import ClusterError, Conflict, Forbidden, NotFound, Rejected, SpecError, Unheard
 from kfp_jax.kube.client import Client
 from kfp_jax.kube.logs import Label, LogFollower
 from kfp_jax.kube.requests import PODS, Resource
@@ -23,6 +24,7 @@ from kfp_jax.manifests.claims import on_claims
 from kfp_jax.manifests.environment import NODE
 from kfp_jax.manifests.identity import JOB_LABEL, STUDY, Identity, Owner, label
 from kfp_jax.manifests.pod import is_on_volume, warnings
+from kfp_jax.manifests.rights import QUEUE
 from kfp_jax.names import attempt_of, job_name, label_value, next_attempt
 from kfp_jax.spec import TrainSpec
 from kfp_jax.status import JobStatus
@@ -53,6 +55,15 @@ class _Seen:
     others: Mapping[Resource, Manifest]
     pods: bool
     at: float
+
+    def is_believed(self, now: float) -> bool:
+        """Returns whether a submit may go by this without another look.
+
+        Only that nothing was there: a create finds out whether that still holds, while a job may
+        have ended, or been replaced, since.
+        """
+        there = self.job is not None or self.others or self.pods
+        return not there and now - self.at <= _FRESH_SECONDS
 
 
 def refused(error: Rejected) -> SpecError:
@@ -95,8 +106,10 @@ class ClusterBackend(ABC):
         # An owner in another namespace is one that is not there: the job would be deleted at once.
         self._owner = owner if self._namespace == client.namespace else None
         self._observers: dict[str, Observer] = {}
+        self._hears = True  # until `validate` finds that logs may not be read
         self._study = self._study_watch()
-        self._seen: dict[str, _Seen] = {}  # by `validate`, for the `submit` that follows
+        # By `validate`, of a name and a spec's hash, for the `submit` that follows.
+        self._seen: dict[tuple[str, str], _Seen] = {}
 
     @property
     def where(self) -> str:
@@ -106,21 +119,31 @@ class ClusterBackend(ABC):
     def validate(self, spec: TrainSpec, cancelled: Callable[[], bool] = never) -> list[str]:
         """Asks the server, which stores nothing, whether it would take the job."""
         del cancelled  # nothing here takes long
-        identity = self._identity(job_name(spec.name, spec.output_uri, 1))
+        identity = self._first_identity(spec)
         spec = on_claims(spec)
-        with ThreadPoolExecutor(3) as pool:  # the dry run takes longest
+        with ThreadPoolExecutor(4) as pool:  # the dry run takes longest
             rights = pool.submit(self._check_rights)
             claims = pool.submit(self._check_claims, spec)
+            queue = pool.submit(self._check_queue, spec)
             base = self._read_base(spec, identity)
             seen = pool.submit(self._look, identity, base)
             found = [*self._check(spec, identity, base)]
-        self._seen[identity.name] = seen.result()
-        return [*found, *rights.result(), *claims.result(), *warnings(spec)]
+        self._seen[identity.name, spec.hash()] = seen.result()
+        told = (rights, claims, queue)
+        return [*found, *(line for check in told for line in check.result()), *warnings(spec)]
+
+    def _check_queue(self, spec: TrainSpec) -> list[str]:
+        """Returns a warning if nothing on the cluster knows of the job's queue."""
+        queue = spec.pods.queue
+        if not queue or self._client.versions(QUEUE.group):
+            return []
+        return [
+            f"This cluster has no Kueue, so the job does not wait in queue {queue} but starts at"
+            " once; have Kueue installed, or leave queue empty."
+        ]
 
     def _check_claims(self, spec: TrainSpec) -> list[str]:
-        """Returns a warning for each volume that not all nodes can mount."""
-        if spec.num_nodes == 1:
-            return []
+        """Returns a warning for each claim that is not there, or that not all nodes can mount."""
         names = {
             str(volume.source["persistentVolumeClaim"].get("claimName")): volume.name
             for volume in spec.pods.volumes
@@ -128,10 +151,17 @@ class ClusterBackend(ABC):
         }
         found = []
         for name, volume in names.items():
-            with suppress(Forbidden, NotFound):  # pods tell of one that is not there
-                claim = self._client.get(CLAIMS, self._namespace, name)
+            with suppress(Forbidden):
+                claim = self._get(CLAIMS, name)
+                if claim is None:
+                    found.append(
+                        f"Volume {volume} is the claim {name}, which is not in namespace"
+                        f" {self._namespace}: the nodes do not start before it is; make it, or"
+                        " name another."
+                    )
+                    continue
                 modes = claim["spec"].get("accessModes", ())
-                if not {"ReadWriteMany", "ReadOnlyMany"} & {*modes}:
+                if spec.num_nodes > 1 and not {"ReadWriteMany", "ReadOnlyMany"} & {*modes}:
                     found.append(
                         f"Volume {volume} is the claim {name} with access mode {', '.join(modes)}:"
                         f" {spec.num_nodes} nodes start only if all are on one machine; use one"
@@ -155,12 +185,26 @@ class ClusterBackend(ABC):
                     f"This account may not {verb} {what} in namespace {self._namespace}; have it"
                     " bound to the Role kfp-jax-launcher of runtimes/manifests."
                 )
-        if known.allow("list", EVENTS) or self._client.may("list", EVENTS, self._namespace):
-            return []
-        return [
-            f"This account may not list events in namespace {self._namespace}: why a job has no"
-            " pods will not be told."
-        ]
+
+        def may(verb: str, resource: Resource, subresource: str = "") -> bool:
+            return known.allow(verb, resource, subresource) or self._client.may(
+                verb, resource, self._namespace, subresource=subresource
+            )
+
+        found = []
+        self._hears = may("get", PODS, "log")
+        if not self._hears:
+            found.append(
+                f"This account may not get pods/log in namespace {self._namespace}: what the job"
+                " writes will not be seen, so there are no metrics, model or last lines in its"
+                " result, its objective is not checked and a stall not noticed."
+            )
+        if not may("list", EVENTS):
+            found.append(
+                f"This account may not list events in namespace {self._namespace}: why a job has no"
+                " pods will not be told."
+            )
+        return found
 
     @abstractmethod
     def render(self, spec: TrainSpec, ref: JobRef) -> list[dict[str, Any]]:
@@ -195,6 +239,8 @@ class ClusterBackend(ABC):
         return self._logs(self._observer(ref))
 
     def _logs(self, observer: Observer) -> Iterator[LogLine]:
+        if not self._hears:
+            raise Unheard(f"This account may not get pods/log in namespace {self._namespace}.")
         first = attempt_of(observer.name)
 
         def whose(manifest: Manifest) -> Label | None:
@@ -245,7 +291,7 @@ class ClusterBackend(ABC):
         Raises:
             SpecError: The runtime that the job names is not there.
         """
-        identity = self._identity(job_name(spec.name, spec.output_uri, 1))
+        identity = self._first_identity(spec)
         return is_on_volume(spec.output_uri, self._mount_paths(spec, identity))
 
     @abstractmethod
@@ -293,8 +339,12 @@ class ClusterBackend(ABC):
         return [
             ("delete", self.job, ""),
             *(("watch", kind, "") for kind in (*self.watched, PODS)),
-            ("get", PODS, "log"),
         ]
+
+    def _first_identity(self, spec: TrainSpec) -> Identity:
+        """Returns who the job is that `launch` submits if nothing was there before."""
+        folder = storage.identity(spec.output_uri, "output_uri")
+        return self._identity(job_name(spec.name, folder, 1))
 
     def _identity(self, name: str) -> Identity:
         return Identity(
@@ -341,8 +391,8 @@ class ClusterBackend(ABC):
 
     def _obtain(self, spec: TrainSpec, identity: Identity) -> Manifest | None:
         """Returns the job of that name, made now or before; None where the name is used up."""
-        seen = self._seen.pop(identity.name, None)
-        if seen is None or self._client.clock.now() - seen.at > _FRESH_SECONDS:
+        seen = self._seen.pop((identity.name, spec.hash()), None)
+        if seen is None or not seen.is_believed(self._client.clock.now()):
             seen = self._look(identity, self._read_base(spec, identity))
         found = seen.job
         if found is None:

@@ -12,7 +12,13 @@ from kfp_jax.manifests.identity import (
     metadata,
     queue_labels,
 )
-from kfp_jax.manifests.pod import check_folders, flavor, pod_template, present
+from kfp_jax.manifests.pod import (
+    check_folders,
+    flavor,
+    pod_template,
+    present,
+    read_only_paths,
+)
 from kfp_jax.manifests.template import (
     check_pod_names,
     check_template,
@@ -39,7 +45,8 @@ def jobset(spec: TrainSpec, identity: Identity) -> dict[str, Any]:
     """
     template, node = _template(spec, identity)
     check_pod_names(identity.name, template, spec.num_nodes)
-    check_folders(spec, _mounts(node))
+    mounts = node_container(node)["volumeMounts"]
+    check_folders(spec, _mounts(node), read_only_paths(mounts, node["volumes"]))
     return {
         "apiVersion": API_VERSION,
         "kind": "JobSet",

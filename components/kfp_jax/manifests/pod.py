@@ -1,6 +1,7 @@
 """The pod of a node: what TrainJobs and JobSets share."""
 
-from collections.abc import Iterable, Mapping, Sequence
+import posixpath
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -28,6 +29,8 @@ CONTAINER_SECURITY: Mapping[str, Any] = {
 # their program needs say so.
 DEFAULT_REQUESTS: Mapping[str, str] = {"cpu": "1", "memory": "2Gi"}
 
+# Whatever the mount says.
+_READ_ONLY_KINDS = {"configMap", "downwardAPI", "image", "projected", "secret"}
 _SECRET_LIKE = ("_TOKEN", "_KEY", "PASSWORD", "_SECRET")
 
 
@@ -170,18 +173,57 @@ def present(values: Mapping[str, Any]) -> dict[str, Any]:
 
 def is_on_volume(path: str, mount_paths: Iterable[str]) -> bool:
     """Returns whether a folder of the nodes is on one of the volumes that are mounted there."""
-    return any(f"{path}/".startswith(f"{root.rstrip('/')}/") for root in mount_paths)
+    return _root_of(path, mount_paths) is not None
 
 
-def check_folders(spec: TrainSpec, mount_paths: Sequence[str]) -> None:
+def _root_of(path: str, mount_paths: Iterable[str]) -> str | None:
+    """Returns which of these a folder is on: the deepest, as it hides the others there."""
+    folder = f"{_collapsed(path)}/"
+    roots = [root for root in mount_paths if folder.startswith(f"{_collapsed(root)}/")]
+    return max(roots, key=lambda root: len(_collapsed(root)), default=None)
+
+
+def _collapsed(path: str) -> str:
+    return posixpath.normpath(f"/{path.lstrip('/')}").rstrip("/")
+
+
+def read_only_paths(
+    mounts: Iterable[Mapping[str, Any]], volumes: Iterable[Mapping[str, Any]]
+) -> list[str]:
+    """Returns where a container can only read a volume.
+
+    Args:
+        mounts: The container's.
+        volumes: The pod's; those that are not among them may be written to.
+    """
+    named = {item["name"]: item for item in volumes}
+    return [
+        item["mountPath"]
+        for item in mounts
+        if item.get("readOnly") or _only_read(named.get(item["name"], {}))
+    ]
+
+
+def _only_read(volume: Mapping[str, Any]) -> bool:
+    return any(
+        kind in _READ_ONLY_KINDS or (isinstance(source, Mapping) and bool(source.get("readOnly")))
+        for kind, source in volume.items()
+    )
+
+
+def check_folders(
+    spec: TrainSpec, mount_paths: Sequence[str], read_only: Collection[str] = ()
+) -> None:
     """Refuses folders that are lost with the pod. The user's own command writes where it likes.
 
     Args:
         spec: Names the folders.
         mount_paths: Where volumes are mounted in the nodes.
+        read_only: Which of these the nodes can only read.
 
     Raises:
-        SpecError: A folder is relative, or the results are on no volume.
+        SpecError: A folder is relative, or the results are on no volume, or on one that cannot be
+            written to.
     """
     if spec.command:
         return
@@ -200,8 +242,15 @@ def check_folders(spec: TrainSpec, mount_paths: Sequence[str]) -> None:
                 f"{name} {uri!r:.80} is relative to this machine's folder; on a cluster give an"
                 " absolute path on a volume, or a URI."
             )
-        # An image may bring data along; what is written into it goes with the pod.
-        if name != "dataset_uri" and not is_on_volume(path, mount_paths):
+        if name == "dataset_uri":
+            continue  # an image may bring data along; what is written into it goes with the pod
+        root = _root_of(path, mount_paths)
+        if root in read_only:
+            raise SpecError(
+                f"{name} {uri!r:.80} is on the volume at {root}, which the nodes can only read;"
+                " give a folder on one that they can write to."
+            )
+        if root is None:
             roots = ", ".join(f"{root.rstrip('/')}/" for root in mount_paths)
             raise SpecError(
                 f"{name} {uri!r:.80} is on no volume of the nodes, so it would be lost with them;"

@@ -54,7 +54,7 @@ LAUNCHER = (
         without="no max_restarts, patch or JAX_* variables on the backend trainer",
     ),
     Right("", "pods", _FOLLOW, ("trainer", "jobset")),
-    Right("", "pods/log", ("get",), ("trainer", "jobset")),
+    Right("", "pods/log", ("get",), without="no lines, metrics or model of a job are known"),
     Right("", "pods", ("patch",), without="Terminate in KFP leaves a second to end the job"),
     Right(
         "", "pods", ("delete",), without="what waits for a failed process keeps its grace of 30 s"

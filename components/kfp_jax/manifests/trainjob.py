@@ -24,6 +24,7 @@ from kfp_jax.manifests.pod import (
     mounts,
     present,
     pull_secrets,
+    read_only_paths,
     resources,
     volumes,
 )
@@ -66,7 +67,7 @@ def trainjob(
     check_pod_names(identity.name, runtime.get("spec", {}).get("template", {}), spec.num_nodes)
     patch = {} if own else _pod_patch(spec, pod)
     if "spec" in runtime:
-        check_folders(spec, mount_paths(spec, runtime))
+        check_folders(spec, mount_paths(spec, runtime), _read_only(spec, pod))
     trainer: dict[str, Any] = {
         # Without this block the JAX plugin sets nothing at all.
         "numNodes": spec.num_nodes,
@@ -153,6 +154,16 @@ def _container_patch(places: list[dict[str, Any]], *, silent: bool) -> list[dict
         }
     )
     return [{"name": environment.NODE, **patch}] if patch else []
+
+
+def _read_only(spec: TrainSpec, pod: Mapping[str, Any]) -> list[str]:
+    """Returns where the nodes can only read a volume, the runtime's or the job's over it."""
+    given = spec.pods.volumes
+    places = [*node_container(pod).get("volumeMounts", ()), *mounts(given, shm=False)]
+    return read_only_paths(
+        {item["mountPath"]: item for item in places}.values(),
+        [*pod.get("volumes", ()), *volumes(given, shm=False)],
+    )
 
 
 def mount_paths(spec: TrainSpec, runtime: Mapping[str, Any]) -> list[str]:

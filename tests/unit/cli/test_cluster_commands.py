@@ -467,6 +467,8 @@ def test_render_shows_what_the_pod_options_ask_for(
 
 def test_validate_asks_the_server_and_stores_nothing(server: FakeApiServer, run: Run) -> None:
     server.put("v1", "namespaces", {"metadata": {"name": "ns"}}, namespace="")
+    claim = {"metadata": {"name": "work"}, "spec": {"accessModes": ["ReadWriteMany"]}}
+    server.put("v1", "persistentvolumeclaims", claim)
     arguments = ["--backend", "jobset", "--output", "/mnt/work/out", "--volume", "work:/mnt/work"]
     result = run("validate", *arguments, "--", "python", "train.py")
     assert (result.code, result.err) == (0, "The backend jobset would take this job.\n")

@@ -192,11 +192,18 @@ def test_a_sound_cluster_runs_jobs_on_both_backends_and_has_nothing_to_mend() ->
             id="no-account",
         ),
         pytest.param(
-            {"account": "pipeline-runner", "denied": frozenset({("", "pods/log", "get")})},
+            {"account": "pipeline-runner", "denied": frozenset({("", "pods", "watch")})},
             (),
-            "account pipeline-runner may not get",
+            "account pipeline-runner may not watch",
             "overlays/standalone/launcher | sed 's/namespace: kubeflow/namespace: team/'",
             id="an-account-without-rights",
+        ),
+        pytest.param(
+            {"denied": frozenset({("", "pods/log", "get")})},
+            BOTH,
+            "no lines, metrics or model",
+            "overlays/",
+            id="no-right-to-logs",
         ),
         pytest.param(
             {"queues": {"a": ""}, "denied": frozenset({("kueue.x-k8s.io", "workloads", "list")})},

@@ -1,14 +1,14 @@
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 from fakes.clock import ManualClock
 from fakes.scripted_backend import Event, ScriptedBackend
-from kfp_jax.backends.base import LogLine
+from kfp_jax.backends.base import JobRef, LogLine
 from kfp_jax.cancellation import Cancellation
-from kfp_jax.errors import Conflict, JobCancelled, OutputError, SpecError
+from kfp_jax.errors import Conflict, JobCancelled, OutputError, SpecError, Unheard
 from kfp_jax.launch import launch
 from kfp_jax.sinks import NullSink
 from kfp_jax.spec import Limits, TrainSpec
@@ -412,3 +412,24 @@ def test_what_waiting_does_not_mend_is_not_waited_for(
     assert overdue(status, stages, Limits(), last_output=now, now=now) == expected
     unlimited = Limits(start=0.0)
     assert overdue(status, stages, unlimited, last_output=now, now=now) is None
+
+
+class Unheardable(ScriptedBackend):
+    def logs(self, ref: JobRef) -> Iterator[LogLine]:
+        raise Unheard("This account may not get pods/log.")
+        yield
+
+
+def test_processes_that_cannot_be_heard_have_joined_when_they_run(tmp_path: Path) -> None:
+    clock = ManualClock()
+    events = [Event(0, RUNNING), *[Event(30, RUNNING)] * 4, Event(1, DONE)]
+    spec = TrainSpec(
+        name="test",
+        program="pkg.train",
+        output_uri=str(tmp_path / "out"),
+        num_nodes=2,
+        objective="loss",
+        limits=Limits(start=60, stall=60),
+    )
+    outcome = launch(spec, Unheardable(clock, events, patience=0.05), clock=clock)
+    assert (outcome.phase, outcome.message) == (Phase.SUCCEEDED, "")

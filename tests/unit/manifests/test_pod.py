@@ -1,11 +1,16 @@
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
-from fakes.jobs import gpus, identity, job
+from fakes.jobs import RESULTS, gpus, identity, job
 from kfp_jax.errors import SpecError
+from kfp_jax.manifests.dialect import Dialect
 from kfp_jax.manifests.jobset import jobset
 from kfp_jax.manifests.pod import check_folders, flavor, resources, volumes, warnings
+from kfp_jax.manifests.runtime import own_runtime
 from kfp_jax.manifests.tpu import ACCELERATOR, TOPOLOGY, check_slice
+from kfp_jax.manifests.trainjob import trainjob
 from kfp_jax.pods import Pods, Resources, Volume
 from kfp_jax.spec import TrainSpec
 
@@ -108,6 +113,74 @@ def test_folders_that_would_be_lost_are_refused(change: dict[str, Any], named: s
 )
 def test_folders_that_last_are_taken(change: dict[str, Any]) -> None:
     check_folders(job(**change), ["/results/"])
+
+
+def by_trainjob(spec: TrainSpec, runtime: dict[str, Any] | None = None) -> None:
+    runtime = runtime or own_runtime(spec, identity())
+    trainjob(spec, identity(), runtime=runtime, dialect=Dialect.V2_3)
+
+
+def by_jobset(spec: TrainSpec) -> None:
+    jobset(spec, identity())
+
+
+CLAIM = {"persistentVolumeClaim": {"claimName": "c"}}
+
+
+@pytest.mark.parametrize(
+    ("volume", "refused"),
+    [
+        (Volume(name="v", mount_path="/v", source=CLAIM), False),
+        (Volume(name="v", mount_path="/v", source=CLAIM, read_only=True), True),
+        (Volume(name="v", mount_path="/v/", source=CLAIM, read_only=True), True),
+        (Volume(name="v", mount_path="/v", source={"configMap": {"name": "c"}}), True),
+        (Volume(name="v", mount_path="/v", source={"secret": {"secretName": "s"}}), True),
+        (
+            Volume(
+                name="v",
+                mount_path="/v",
+                source={"persistentVolumeClaim": {"claimName": "c", "readOnly": True}},
+            ),
+            True,
+        ),
+        (Volume(name="v", mount_path="/v", source={"nfs": {"server": "s", "path": "/"}}), False),
+    ],
+)
+@pytest.mark.parametrize("make", [by_trainjob, by_jobset])
+@pytest.mark.parametrize("name", ["output_uri", "checkpoint_uri", "shared_uri"])
+def test_a_folder_that_the_nodes_can_only_read_is_refused(
+    make: Callable[[TrainSpec], object], volume: Volume, refused: bool, name: str
+) -> None:
+    spec = job(**{name: "/v/out"}, pods={"volumes": (RESULTS, volume)})
+    if refused:
+        with pytest.raises(SpecError, match=rf"{name} '/v/out' is on the volume at /v/?, which"):
+            make(spec)
+    else:
+        make(spec)
+
+
+@pytest.mark.parametrize("make", [by_trainjob, by_jobset])
+def test_the_deepest_volume_decides(make: Callable[[TrainSpec], object]) -> None:
+    data = Volume(name="data", mount_path="/data", source=CLAIM, read_only=True)
+    out = Volume(name="out", mount_path="/data/out", source=CLAIM)
+    make(job(output_uri="/data/out/a", pods={"volumes": (out, data)}))
+    make(job(dataset_uri="/data/mnist", pods={"volumes": (RESULTS, data)}))
+    with pytest.raises(SpecError, match="volume at /data,"):
+        make(job(output_uri="/data/other", pods={"volumes": (out, data)}))
+
+
+@pytest.mark.parametrize("make", [by_trainjob, by_jobset])
+def test_a_folder_is_looked_for_where_it_is(make: Callable[[TrainSpec], object]) -> None:
+    make(job(output_uri="/results/a/../b"))
+    with pytest.raises(SpecError, match="on no volume"):
+        make(job(output_uri="/results/../b"))
+
+
+def test_a_volume_of_the_runtime_can_be_read_only() -> None:
+    runtime = own_runtime(job(pods={"volumes": (replace(RESULTS, read_only=True),)}), identity())
+    with pytest.raises(SpecError, match="volume at /results,"):
+        by_trainjob(job(pods={"volumes": ()}), runtime)
+    by_trainjob(job(), runtime)  # the job's own goes over it
 
 
 @pytest.mark.parametrize("name", ["HF_TOKEN", "AWS_SECRET_ACCESS_KEY", "db_password"])
