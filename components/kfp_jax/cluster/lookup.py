@@ -1,5 +1,6 @@
 """Finds jobs on a cluster, with their pods, events and logs."""
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeVar
@@ -16,7 +17,7 @@ from kfp_jax.cluster.nodes import (
     read_events,
     read_nodes,
 )
-from kfp_jax.errors import Forbidden, NotFound, Rejected
+from kfp_jax.errors import Forbidden, NotFound, Rejected, SpecError
 from kfp_jax.kube import requests
 from kfp_jax.kube.resources import EVENTS, JOBSETS, PODS, TRAINJOBS
 from kfp_jax.kube.stop import Stop
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
 _SILENCE_SECONDS = 30.0
 _TAIL_LINES = 400
+_NAME = re.compile(r"[a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?")  # of any object on a cluster
 
 T = TypeVar("T")
 
@@ -76,6 +78,7 @@ def find_job(client: "Client", namespace: str, name: str) -> tuple[ClusterJob, l
     """Returns the job of that name, and its nodes that are there now.
 
     Raises:
+        SpecError: No job can have that name.
         NotFound: There is none.
     """
     job, pods = _find_job(client, namespace, name, [])
@@ -86,6 +89,7 @@ def look_up(client: "Client", namespace: str, name: str) -> Detail:
     """Returns the job of that name with its nodes and events.
 
     Raises:
+        SpecError: No job can have that name.
         NotFound: There is none.
     """
     notes: list[str] = []
@@ -135,6 +139,12 @@ def read_log(
 def _find_job(
     client: "Client", namespace: str, name: str, notes: list[str]
 ) -> tuple[ClusterJob, Sequence[Manifest]]:
+    if not _NAME.fullmatch(name):
+        # An empty one would ask for the list of all jobs, one with a slash for something else.
+        raise SpecError(
+            f"{name!r:.80} is no job's name; give one that is listed by: kfp-jax list --namespace"
+            f" {namespace}."
+        )
     problems: list[Forbidden | NotFound] = []
     trainjob = _read(lambda: client.get(TRAINJOBS, namespace, name), problems)
     jobset = _read(lambda: client.get(JOBSETS, namespace, name), problems)

@@ -182,6 +182,20 @@ def test_a_job_that_is_not_there_is_one_sentence_and_code_66(run: Run, command: 
     )
 
 
+@pytest.mark.parametrize("command", ["status", "logs", "cancel", "delete"])
+@pytest.mark.parametrize("name", ["", "a/b", "..", "A b"])
+def test_what_is_no_name_is_refused_and_nothing_is_asked(
+    server: FakeApiServer, run: Run, command: str, name: str
+) -> None:
+    put_job(server)
+    result = run(command, name)
+    assert (result.code, result.out) == (2, "")
+    assert result.err == (
+        f"{name!r} is no job's name; give one that is listed by: kfp-jax list --namespace ns.\n"
+    )
+    assert server.calls("GET") == []
+
+
 def test_without_rights_to_jobsets_trainjobs_are_listed_and_that_is_said(
     server: FakeApiServer, run: Run
 ) -> None:
