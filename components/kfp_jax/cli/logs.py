@@ -108,6 +108,8 @@ def _print(lines: Iterable[LogLine]) -> int:
             sink.report(line.process, report)
         else:
             sink.log(line)
+        if sink.failure:  # here the lines are all that was asked for
+            raise sink.failure
     return count
 
 

@@ -1,6 +1,9 @@
 """The commands that look at a cluster, against an API server in this process."""
 
 import json
+import os
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -311,6 +314,28 @@ def test_logs_of_the_run_before(server: FakeApiServer, run: Run) -> None:
     result = run("logs", JOB, "--process", "0", "--previous")
     assert (result.code, result.out) == (0, "")
     assert "no container that was restarted" in result.err
+
+
+@pytest.mark.parametrize(
+    "command", [("logs", JOB), ("logs", JOB, "--json"), ("list",), ("status", JOB)], ids=" ".join
+)
+def test_output_that_is_lost_is_an_error(
+    server: FakeApiServer, tmp_path: Path, command: tuple[str, ...]
+) -> None:
+    put_everything(server)
+    config = write_kubeconfig(server, tmp_path)
+    with open("/dev/full", "w") as full:  # noqa: PTH123  a device
+        ended = subprocess.run(
+            [sys.executable, "-c", "from kfp_jax.cli import main; main()", *command],
+            env={**os.environ, "KUBECONFIG": str(config)},
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+    sentence = "The output cannot be written: No space left on device.\n"
+    assert (ended.returncode, ended.stderr) == (74, sentence)
 
 
 def test_logs_of_a_pending_job_say_so(server: FakeApiServer, run: Run) -> None:
