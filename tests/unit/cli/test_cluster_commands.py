@@ -316,6 +316,32 @@ def test_logs_of_the_run_before(server: FakeApiServer, run: Run) -> None:
     assert "no container that was restarted" in result.err
 
 
+def test_a_run_before_whose_log_is_gone_is_no_output(server: FakeApiServer, run: Run) -> None:
+    put_job(server)
+    put_running_pods(server)
+    for process in (0, 1):
+        server.exit(pod(process)["metadata"]["name"], 1)
+        server.start(pod(process)["metadata"]["name"])
+    words = "unable to retrieve container logs for containerd://0f1e2d"
+    server.logs["ns", pod(0)["metadata"]["name"]][-2].instead = words
+    result = run("logs", JOB, "--previous")
+    assert (result.code, result.out) == (66, "[1] hello from 1\n")
+    assert result.err == (
+        f"The log of the run before of process 0 (pod {pod(0)['metadata']['name']}) is gone from"
+        f" its machine: {words}; a launcher of kfp-jax keeps logs in the output folder.\n"
+    )
+
+
+def test_status_does_without_a_log_that_is_gone(server: FakeApiServer, run: Run) -> None:
+    put_everything(server)
+    server.logs["ns", pod(0)["metadata"]["name"]][
+        -1
+    ].instead = "unable to retrieve container logs\n"
+    result = run("status", JOB)
+    assert result.code == 0
+    assert "The log of process 0" in result.err
+
+
 @pytest.mark.parametrize(
     "command", [("logs", JOB), ("logs", JOB, "--json"), ("list",), ("status", JOB)], ids=" ".join
 )
