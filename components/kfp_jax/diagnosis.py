@@ -213,7 +213,10 @@ RULES = (
     Rule(
         "out-of-memory",
         lambda c: c.platform == "OOMKilled",
-        lambda c: f"{c.who} was killed{c.when}, its pod had used up its memory",
+        lambda c: (
+            f"{c.who} was killed (OOMKilled){c.when}, its pod had used up its memory"
+            f"{c.platform_says}"
+        ),
         "raise the memory of resources, or use a smaller batch or model",
     ),
     Rule(
