@@ -37,6 +37,28 @@ def as_text(value: Any) -> str:
     raise SpecError(f"{value!r:.80} is no argument or variable; give text or a number.")
 
 
+def text(name: str, value: Any) -> str:
+    """Returns `value` when it is text.
+
+    Raises:
+        SpecError: It is not.
+    """
+    if not isinstance(value, str):
+        raise SpecError(f"{name} is {value!r:.80}; give text.")
+    return value
+
+
+def listed(name: str, value: Any, example: str) -> tuple[Any, ...]:
+    """Returns the items of a list; text is none, though it can be gone through letter by letter.
+
+    Raises:
+        SpecError: It is no list.
+    """
+    if not isinstance(value, list | tuple):
+        raise SpecError(f"{name} is {value!r:.80}; give a list, for example {example}.")
+    return tuple(value)
+
+
 def json_object(name: str, value: Any) -> dict[str, Any]:
     """Returns `value` as a JSON object of its own, which nobody else can change.
 
@@ -64,6 +86,18 @@ def known_keys(what: str, keys: Iterable[str], known: Iterable[str]) -> None:
         raise SpecError(
             f"Unknown key {unknown[0]!r} in {what}; valid keys are {', '.join(sorted(valid))}."
         )
+
+
+def needed_keys(what: str, keys: Iterable[str], needed: Iterable[str]) -> None:
+    """Refuses what lacks keys that it cannot be without.
+
+    Raises:
+        SpecError: A key is missing; all that are are listed.
+    """
+    given = set(keys)
+    missing = [key for key in needed if key not in given]
+    if missing:
+        raise SpecError(f"{what} lacks {', '.join(missing)}; give every key that it needs.")
 
 
 def mapping(name: str, value: Any) -> Mapping[str, Any]:

@@ -213,7 +213,10 @@ RULES = (
     Rule(
         "out-of-memory",
         lambda c: c.platform == "OOMKilled",
-        lambda c: f"{c.who} was killed{c.when}, its pod had used up its memory",
+        lambda c: (
+            f"{c.who} was killed (OOMKilled){c.when}, its pod had used up its memory"
+            f"{c.platform_says}"
+        ),
         "raise the memory of resources, or use a smaller batch or model",
     ),
     Rule(
@@ -341,16 +344,6 @@ def _diagnose_overdue(facts: Facts, overdue: Overdue) -> Diagnosis:
             if suspended:
                 seen += f" ({_processes(suspended)} is suspended)"
             remedy = "look at the last lines of that process, or raise the start limit"
-            held = [p for p in facts.processes if p.reason in HOLDS and not p.alive]
-            reason, message = (
-                (held[0].reason, held[0].message) if held else (facts.reason, facts.message)
-            )
-            if reason in HOLDS:
-                roots = [p.process for p in held if p.reason == reason]
-                seen = HOLDS[reason].sentence.format(
-                    who=_processes(roots) if roots else "it", message=message or reason
-                )
-                remedy = HOLDS[reason].remedy
         case Overdue.STALL:
             roots = suspended or absent
             seen = f"no process wrote a line{step}"
@@ -363,12 +356,29 @@ def _diagnose_overdue(facts: Facts, overdue: Overdue) -> Diagnosis:
             roots = []
             seen = f"it was still running{step}"
             remedy = "raise the deadline or train less"
+            if not step and facts.processes and not any(item.alive for item in facts.processes):
+                seen = "it had not started yet"
+                remedy = "raise the deadline, or look at its pods and their events"
+    if overdue is not Overdue.QUEUE:
+        roots, seen, remedy = _held_up(facts) or (roots, seen, remedy)
     if facts.reason == SIDECAR and overdue in (Overdue.STALL, Overdue.DEADLINE):
         roots = []
         seen = f"its training is done, but {facts.message}"
         remedy = "have that container end with it, or keep it out of the pods"
     sentence = f"Job {facts.job} was ended after {facts.limit:g} s: {seen}; {remedy}."
     return Diagnosis(overdue.value, sentence, roots[0] if roots else None)
+
+
+def _held_up(facts: Facts) -> tuple[list[int], str, str] | None:
+    """Returns who cannot run, why and what to do, as far as the platform says; else None."""
+    held = [item for item in facts.processes if item.reason in HOLDS and not item.alive]
+    reason, message = (held[0].reason, held[0].message) if held else (facts.reason, facts.message)
+    if reason not in HOLDS:
+        return None
+    roots = [item.process for item in held if item.reason == reason]
+    who = _processes(roots) if roots else "it"
+    told = HOLDS[reason]
+    return roots, told.sentence.format(who=who, message=message or reason), told.remedy
 
 
 def _processes(numbers: Sequence[int]) -> str:

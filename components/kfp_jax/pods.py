@@ -6,7 +6,16 @@ from dataclasses import dataclass, field, fields
 from typing import Any, Self
 
 from kfp_jax import quantities
-from kfp_jax.checks import as_text, json_object, known_keys, mapping, whole
+from kfp_jax.checks import (
+    as_text,
+    json_object,
+    known_keys,
+    listed,
+    mapping,
+    needed_keys,
+    text,
+    whole,
+)
 from kfp_jax.errors import SpecError
 
 _LABEL = r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?"
@@ -17,6 +26,11 @@ _RUNTIME = re.compile(
     rf"((Cluster)?TrainingRuntime/)?{_LABEL}(\.{_LABEL})*",
 )
 _SECRET_KEY = re.compile(rf"{_LABEL}(\.{_LABEL})*/[-\w.]+")
+_VOLUME_NEEDS = ("name", "mount_path", "source")
+_VOLUMES = (
+    '[{"name": "data", "mount_path": "/data", "source": {"persistentVolumeClaim":'
+    ' {"claimName": "data"}}}]'
+)
 _TOLERATION = ("key", "operator", "value", "effect", "tolerationSeconds")
 MAX_IMAGE = 500  # what a TrainJob takes
 
@@ -100,6 +114,11 @@ class Volume:
                 f"Volume {self.name} has mount_path {path!r:.80}; give an absolute path without"
                 " ':' and '..'."
             )
+        text(f"sub_path of volume {self.name}", self.sub_path)
+        if not isinstance(self.read_only, bool):
+            raise SpecError(
+                f"read_only of volume {self.name} is {self.read_only!r:.80}; give true or false."
+            )
         source = json_object(f"source of volume {self.name}", self.source)
         if len(source) != 1:
             raise SpecError(
@@ -145,7 +164,7 @@ class Pods:
     patch: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if not re.fullmatch(rf"\S{{0,{MAX_IMAGE}}}", self.image):
+        if not re.fullmatch(rf"\S{{0,{MAX_IMAGE}}}", text("image", self.image)):
             raise SpecError(
                 f"image {self.image!r:.80} is not valid; give a name of at most {MAX_IMAGE}"
                 " characters without spaces."
@@ -153,10 +172,11 @@ class Pods:
         selector = mapping("node_selector", self.node_selector)
         selector = {name: as_text(value) for name, value in selector.items()}
         object.__setattr__(self, "node_selector", selector)
-        object.__setattr__(self, "tolerations", tuple(_toleration(i) for i in self.tolerations))
+        object.__setattr__(self, "tolerations", _tolerations(self.tolerations))
         object.__setattr__(self, "affinity", json_object("affinity", self.affinity))
-        object.__setattr__(self, "volumes", tuple(self.volumes))
-        object.__setattr__(self, "image_pull_secrets", tuple(self.image_pull_secrets))
+        object.__setattr__(self, "volumes", listed("volumes", self.volumes, _VOLUMES))
+        secrets = listed("image_pull_secrets", self.image_pull_secrets, '["registry"]')
+        object.__setattr__(self, "image_pull_secrets", secrets)
         object.__setattr__(self, "patch", json_object("patch", self.patch))
         _check_volumes(self.volumes)
         _check_secrets(mapping("secret_env", self.secret_env))
@@ -167,7 +187,7 @@ class Pods:
         _check_object_name("priority", self.priority)
         if self.priority and not self.queue:
             raise SpecError(f"priority {self.priority} is that of a queue; give queue, too.")
-        if self.runtime and not _RUNTIME.fullmatch(self.runtime):
+        if text("runtime", self.runtime) and not _RUNTIME.fullmatch(self.runtime):
             raise SpecError(
                 f"runtime {self.runtime!r:.80} is not valid; give the name of a"
                 " ClusterTrainingRuntime, or TrainingRuntime/name for one of the namespace."
@@ -183,9 +203,11 @@ class Pods:
         known_keys("pods", mapping("pods", data), (item.name for item in fields(cls)))
         resources = mapping("resources", data.get("resources", {}))
         known_keys("resources", resources, (item.name for item in fields(Resources)))
-        volumes = [mapping("volume", item) for item in data.get("volumes", ())]
+        given = listed("volumes", data.get("volumes", ()), _VOLUMES)
+        volumes = [mapping("volume", item) for item in given]
         for item in volumes:
             known_keys("volume", item, (known.name for known in fields(Volume)))
+            needed_keys(f"Volume {item.get('name', '')!r:.80}", item, _VOLUME_NEEDS)
         return cls(
             **{
                 **data,
@@ -200,6 +222,11 @@ def _check_limit(name: str, request: str, limit: str) -> None:
         raise SpecError(
             f"{name} is {request} but {name}_limit is {limit}; give a limit of at least {request}."
         )
+
+
+def _tolerations(values: Any) -> tuple[dict[str, Any], ...]:
+    given = listed("tolerations", values, '[{"key": "spot", "operator": "Exists"}]')
+    return tuple(_toleration(item) for item in given)
 
 
 def _toleration(value: Any) -> dict[str, Any]:

@@ -79,7 +79,11 @@ def progress_of(report: Report) -> tuple[int, int]:
 
 
 class PlainSink:
-    """Plain lines, for a pipe, a CI log or the log tab of a pipeline step."""
+    """Plain lines, for a pipe, a CI log or the log tab of a pipeline step.
+
+    Attributes:
+        failure: What the stream said when it took no more, or None. From then on all is dropped.
+    """
 
     def __init__(self, stream: TextIO | None = None, prefix: str = "") -> None:
         self._stream = stream or sys.stdout
@@ -87,7 +91,7 @@ class PlainSink:
         self._remaining = Remaining()
         self._progress_written = 0.0
         self._lock = threading.Lock()
-        self._broken = False
+        self.failure: OSError | None = None
 
     def status(self, job: str, status: JobStatus) -> None:
         """Writes the phase, and what holds the job up."""
@@ -125,11 +129,11 @@ class PlainSink:
     def _put(self, line: str) -> None:
         with self._lock:  # a text stream loses lines that two threads write at one moment
             try:
-                if not self._broken:
+                if self.failure is None:
                     self._show(line)
-            except OSError:
+            except OSError as error:
                 # A reader that has gone or a full disk must not cost the training behind it.
-                self._broken = True
+                self.failure = error
 
     def _show(self, line: str) -> None:
         try:

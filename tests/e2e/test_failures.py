@@ -64,7 +64,7 @@ def run(place: Place, request: pytest.FixtureRequest) -> Callable[..., Outcome]:
             f"{ONE} python3 -c '{EAT}'",
             {"pods": {"resources": Resources(memory="64Mi", memory_limit="128Mi")}},
             "out-of-memory",
-            "its pod had used up its memory; raise the memory of resources",
+            "was killed (OOMKilled)",
             id="out-of-memory",
         ),
         pytest.param(

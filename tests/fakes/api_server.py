@@ -77,6 +77,7 @@ class Log:
 
     lines: list[tuple[int, str]] = field(default_factory=list)
     ended: bool = False
+    instead: str = ""  # what the kubelet says where the container's own words are gone
 
 
 @dataclass(frozen=True)
@@ -375,6 +376,9 @@ class FakeApiServer:
         since = query.get("sinceTime", "1970-01-01T00:00:00Z")
         first = int(datetime.fromisoformat(since).timestamp()) * 1_000_000_000
         line = sent = 0
+        if log.instead:
+            yield log.instead.encode()
+            return
         with self.changed:
             epoch = self._epoch
         while True:

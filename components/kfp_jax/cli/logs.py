@@ -14,7 +14,7 @@ from kfp_jax.cli.cluster import connected, note
 from kfp_jax.cluster.jobs import ClusterJob
 from kfp_jax.cluster.lookup import find_job, read_log
 from kfp_jax.cluster.nodes import NodeState, trains
-from kfp_jax.errors import JobCancelled, SpecError
+from kfp_jax.errors import JobCancelled, NotFound, SpecError
 from kfp_jax.reports import Report, parse_line
 from kfp_jax.sinks import PlainSink
 
@@ -89,10 +89,16 @@ def _check_process(job: ClusterJob, nodes: Iterable[NodeState], process: int | N
 def _previous(
     client: "Client", job: ClusterJob, nodes: Iterable[NodeState], process: int | None
 ) -> Iterator[LogLine]:
+    gone: list[NotFound] = []
     for node in nodes:
         if process in (None, node.process):
-            for text in read_log(client, job.namespace, node, previous=True):
-                yield LogLine(node.process, node.attempt, text)
+            try:
+                for text in read_log(client, job.namespace, node, previous=True):
+                    yield LogLine(node.process, node.attempt, text)
+            except NotFound as error:  # those of the others may be there
+                gone.append(error)
+    if gone:
+        raise gone[0]
 
 
 def _print(lines: Iterable[LogLine]) -> int:
@@ -108,6 +114,8 @@ def _print(lines: Iterable[LogLine]) -> int:
             sink.report(line.process, report)
         else:
             sink.log(line)
+        if sink.failure:  # here the lines are all that was asked for
+            raise sink.failure
     return count
 
 

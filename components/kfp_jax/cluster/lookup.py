@@ -1,6 +1,7 @@
 """Finds jobs on a cluster, with their pods, events and logs."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import re
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeVar
 
@@ -16,8 +17,9 @@ from kfp_jax.cluster.nodes import (
     read_events,
     read_nodes,
 )
-from kfp_jax.errors import Forbidden, NotFound, Rejected
+from kfp_jax.errors import Forbidden, NotFound, Rejected, SpecError
 from kfp_jax.kube import requests
+from kfp_jax.kube.log_lines import LogCursor
 from kfp_jax.kube.resources import EVENTS, JOBSETS, PODS, TRAINJOBS
 from kfp_jax.kube.stop import Stop
 from kfp_jax.status import JobStatus, Phase
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
 
 _SILENCE_SECONDS = 30.0
 _TAIL_LINES = 400
+_NAME = re.compile(r"[a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?")  # of any object on a cluster
 
 T = TypeVar("T")
 
@@ -76,6 +79,7 @@ def find_job(client: "Client", namespace: str, name: str) -> tuple[ClusterJob, l
     """Returns the job of that name, and its nodes that are there now.
 
     Raises:
+        SpecError: No job can have that name.
         NotFound: There is none.
     """
     job, pods = _find_job(client, namespace, name, [])
@@ -86,6 +90,7 @@ def look_up(client: "Client", namespace: str, name: str) -> Detail:
     """Returns the job of that name with its nodes and events.
 
     Raises:
+        SpecError: No job can have that name.
         NotFound: There is none.
     """
     notes: list[str] = []
@@ -120,21 +125,43 @@ def read_log(
         node: Whose log.
         previous: The log of the container's run before its restart in place.
         tail: So many of the last lines; 0 for all.
+
+    Raises:
+        NotFound: Its machine has that log no more.
     """
     request = requests.pod_log(
         namespace, node.pod, node.container, follow=False, previous=previous, since="", tail=tail
     )
+    cursor, head, found = LogCursor(), b"", False
     try:
         with client.stream(request, silence=_SILENCE_SECONDS, stop=Stop()) as pieces:
-            for line in _lines(pieces):
-                yield line.partition(" ")[2]  # without its timestamp
+            for piece in pieces:
+                head = head or piece
+                for line in cursor.feed(piece):
+                    found = True
+                    yield line
+            for line in cursor.end():
+                found = True
+                yield line
     except (NotFound, Rejected):
         return
+    if head and not found:  # answered with a sentence of the kubelet's, as if that were the log
+        which = "log of the run before" if previous else "log"
+        raise NotFound(
+            f"The {which} of process {node.process} (pod {node.pod}) is gone from its machine:"
+            f" {_shown(head)}; a launcher of kfp-jax keeps logs in the output folder."
+        )
 
 
 def _find_job(
     client: "Client", namespace: str, name: str, notes: list[str]
 ) -> tuple[ClusterJob, Sequence[Manifest]]:
+    if not _NAME.fullmatch(name):
+        # An empty one would ask for the list of all jobs, one with a slash for something else.
+        raise SpecError(
+            f"{name!r:.80} is no job's name; give one that is listed by: kfp-jax list --namespace"
+            f" {namespace}."
+        )
     problems: list[Forbidden | NotFound] = []
     trainjob = _read(lambda: client.get(TRAINJOBS, namespace, name), problems)
     jobset = _read(lambda: client.get(JOBSETS, namespace, name), problems)
@@ -169,10 +196,6 @@ def _noted(read: Callable[[], T], notes: list[str]) -> T | None:
     return found
 
 
-def _lines(pieces: Iterable[bytes]) -> Iterator[str]:
-    rest = b""
-    for piece in pieces:
-        *whole, rest = (rest + piece).split(b"\n")
-        yield from (line.decode(errors="replace") for line in whole)
-    if rest:
-        yield rest.decode(errors="replace")
+def _shown(words: bytes) -> str:
+    """Returns the kubelet's words as part of a sentence."""
+    return " ".join(words.decode(errors="replace").split())[:200].rstrip(".")

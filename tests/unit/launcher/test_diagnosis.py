@@ -57,7 +57,10 @@ def error(message: str, step: int | None = None, reason: str = "exception") -> R
          "out-of-memory", ("smaller batch",)),
         (failed(1, 1), None, ("MemoryError",), "out-of-memory", ("memory",)),
         (failed(1, 137, reason="OOMKilled"), None, ("step 3",), "out-of-memory",
-         ("process 1 was killed, its pod had used up its memory; raise the memory of resources",)),
+         ("process 1 was killed (OOMKilled), its pod had used up its memory; raise the memory",)),
+        (failed(1, 137, reason="OOMKilled", message="pod j-node-0-1-abcde, limit 2Gi"), None, (),
+         "out-of-memory",
+         ("(OOMKilled), its pod had used up its memory (pod j-node-0-1-abcde, limit 2Gi); raise",)),
         (failed(1, 137, reason="Evicted", message="The node was low on memory"), None, (),
          "evicted", ("was evicted from its machine (The node was low on memory); run the same",)),
         (failed(1, None, reason="PreemptionByScheduler"), None, (), "evicted",
@@ -140,6 +143,7 @@ def test_the_last_reported_step_stands_in() -> None:
          "process 1 is suspended"),
         (Overdue.STALL, [ProcessStatus(0), ProcessStatus(1)], {0, 1}, None, "no process wrote"),
         (Overdue.DEADLINE, [ProcessStatus(0)], {0}, None, "still running after step 3"),
+        (Overdue.DEADLINE, [ProcessStatus(0, alive=False)], {0}, None, "still running after step"),
         (Overdue.QUEUE, [], set(), None, "no queue admitted it"),
     ],
 )  # fmt: skip
@@ -180,6 +184,7 @@ def test_a_job_of_which_no_process_failed(reason: str, message: str, said: str) 
     assert said in diagnose(facts).sentence
 
 
+@pytest.mark.parametrize("overdue", [Overdue.START, Overdue.STALL, Overdue.DEADLINE])
 @pytest.mark.parametrize(
     ("reason", "said"),
     [
@@ -194,20 +199,21 @@ def test_a_job_of_which_no_process_failed(reason: str, message: str, said: str) 
         ("CrashLoopBackOff", "process 1 fails again and again"),
     ],
 )
-def test_what_keeps_a_process_from_starting(reason: str, said: str) -> None:
+def test_what_keeps_a_process_from_starting(reason: str, said: str, overdue: Overdue) -> None:
     held = ProcessStatus(1, alive=False, reason=reason, message="words")
     facts = Facts(
         job="j",
         processes=[ProcessStatus(0), held],
         arrived=frozenset({0}),
-        overdue=Overdue.START,
+        overdue=overdue,
         limit=60.0,
     )
     diagnosis = diagnose(facts)
     assert said in diagnosis.sentence
-    assert (diagnosis.reason, diagnosis.root) == ("start-timeout", 1)
+    assert (diagnosis.reason, diagnosis.root) == (overdue.value, 1)
 
 
+@pytest.mark.parametrize("overdue", [Overdue.START, Overdue.STALL, Overdue.DEADLINE])
 @pytest.mark.parametrize(
     ("reason", "said"),
     [
@@ -219,16 +225,22 @@ def test_what_keeps_a_process_from_starting(reason: str, said: str) -> None:
         (FOREIGN_JOBSET, "words, so its own cannot be made; delete that JobSet"),
     ],
 )
-def test_what_keeps_a_job_from_having_processes(reason: str, said: str) -> None:
+def test_what_keeps_a_job_from_having_processes(reason: str, said: str, overdue: Overdue) -> None:
     facts = Facts(
         job="j",
         processes=[ProcessStatus(0, alive=False)],
         reason=reason,
         message="words",
-        overdue=Overdue.START,
+        overdue=overdue,
         limit=60.0,
     )
     assert said in diagnose(facts).sentence
+
+
+def test_a_deadline_before_the_start_does_not_say_that_it_ran() -> None:
+    waiting = [ProcessStatus(0, alive=False), ProcessStatus(1, alive=False)]
+    sentence = diagnose(Facts("j", waiting, overdue=Overdue.DEADLINE, limit=15.0)).sentence
+    assert "after 15 s: it had not started yet; raise the deadline, or look" in sentence
 
 
 def test_restarts_that_did_not_help_are_told() -> None:

@@ -1,4 +1,6 @@
 import json
+from contextlib import suppress
+from dataclasses import fields
 from decimal import Decimal
 from typing import Any
 
@@ -83,6 +85,8 @@ def test_the_units_agree(count: int) -> None:
         pytest.param({"mount_path": "/a/../b"}, "'/a/../b'", id="path-that-leaves"),
         pytest.param({"source": {}}, "0 sources", id="no-source"),
         pytest.param({"source": {**PVC, "emptyDir": {}}}, "2 sources", id="two-sources"),
+        pytest.param({"sub_path": 5}, "sub_path of volume data is 5; give text", id="sub-path"),
+        pytest.param({"read_only": "no"}, "read_only of volume data is 'no'", id="read-only"),
         pytest.param({"source": "claim"}, "JSON object", id="source-is-text"),
     ],
 )
@@ -149,6 +153,18 @@ def test_secret_variables_obey_the_rules_of_variables(
         TrainSpec(name="t", program="m", output_uri="o", env=env, pods=Pods(secret_env=secret_env))
 
 
+@given(
+    st.sampled_from([item.name for item in fields(Pods)]),
+    st.one_of(
+        *(st.none(), st.booleans(), st.integers(), st.text(max_size=3)),
+        *(st.lists(st.integers(), max_size=2), st.just({"a": 1}), st.just([{}])),
+    ),
+)
+def test_whatever_json_is_given_is_taken_or_refused(name: str, value: Any) -> None:
+    with suppress(SpecError):
+        Pods.from_json({name: value})
+
+
 def test_nulls_of_a_toleration_are_left_out_and_a_selector_is_text() -> None:
     pods = Pods(
         tolerations=({"key": "a", "operator": "Exists", "value": None},),
@@ -185,7 +201,20 @@ def test_json_both_ways() -> None:
         ({"gpus": 1}, r"'gpus' in pods.*resources"),
         ({"resources": {"gpu": 1}}, r"'gpu' in resources.*accelerators"),
         ({"volumes": [{"path": "/x"}]}, r"'path' in volume.*mount_path"),
-        ({"volumes": [{"name": "x"}]}, r"Not a training spec"),
+        ({"volumes": [{"name": "x"}]}, r"Volume 'x' lacks mount_path, source; give"),
+        ({"volumes": [{}]}, r"lacks name, mount_path, source"),
+        ({"volumes": 5}, r"volumes is 5; give a list, for example \[\{"),
+        ({"volumes": None}, r"volumes is None; give a list"),
+        ({"volumes": {"name": "x"}}, r"volumes is .*; give a list"),
+        ({"image": 5}, r"image is 5; give text"),
+        ({"image": None}, r"image is None; give text"),
+        ({"runtime": 5}, r"runtime is 5; give text"),
+        ({"runtime": 0}, r"runtime is 0; give text"),
+        ({"service_account": 0}, r"service_account 0 is not valid"),
+        ({"tolerations": 5}, r"tolerations is 5; give a list, for example \[\{"),
+        ({"tolerations": {"key": "x"}}, r"tolerations is .*; give a list"),
+        ({"image_pull_secrets": "registry"}, r"is 'registry'; give a list, for example \["),
+        ({"image_pull_secrets": 5}, r"image_pull_secrets is 5; give a list"),
         ({"volumes": ["x"]}, r"volume is 'x'"),
         ("x", r"pods is 'x'"),
     ],

@@ -156,6 +156,9 @@ class Full(io.StringIO):
 
 def test_a_stream_that_takes_no_more_does_not_end_the_job() -> None:
     sink = PlainSink(Full())
+    assert sink.failure is None
     sink.log(LogLine(0, 1, "text"))
     sink.status("mnist", JobStatus(Phase.RUNNING))
     sink.note("a sentence")
+    assert sink.failure
+    assert sink.failure.errno == 28
