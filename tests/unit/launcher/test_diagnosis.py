@@ -1,7 +1,8 @@
 import signal
+from pathlib import Path
 
 import pytest
-from kfp_jax.diagnosis import Facts, diagnose
+from kfp_jax.diagnosis import RULES, Facts, diagnose
 from kfp_jax.reports import Kind, Report
 from kfp_jax.status import (
     DELETED,
@@ -246,3 +247,9 @@ def test_a_deadline_before_the_start_does_not_say_that_it_ran() -> None:
 def test_restarts_that_did_not_help_are_told() -> None:
     facts = Facts(job="j", processes=[failed(0, 1)], restarts=2)
     assert diagnose(facts).sentence.startswith("Job j failed after 2 restarts: process 0")
+
+
+def test_the_page_on_trouble_lists_every_reason() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "troubleshooting.md").read_text()
+    reasons = {rule.reason for rule in RULES} | {item.value for item in Overdue}
+    assert [reason for reason in sorted(reasons) if f"\n| `{reason}` |" not in page] == []
