@@ -20,6 +20,7 @@ _INDEX = "batch.kubernetes.io/job-completion-index"
 # A pod on its way, of which there is nothing to say.
 _ON_THE_WAY = ("", "ContainerCreating", "PodInitializing")
 _SAME = {"ErrImagePull": "ImagePullBackOff"}  # what the kubelet says by turns
+_OUT_OF_MEMORY = "OOMKilled"
 _PLAIN_ENDS = ("Error", "Completed")
 _TOLD_TO_STOP = (137, 143, EXIT_STOPPED)
 
@@ -118,7 +119,7 @@ def reduce_pods(
 
 def _process(index: int, pod: Pod) -> ProcessStatus:
     status = pod.manifest.get("status", {})
-    reason, message = _said(status)
+    reason, message = _said(pod.manifest)
     node = _container(status.get("containerStatuses", ()), NODE)
     state, before = node.get("state", {}), node.get("lastState", {})
     crashing = state.get("waiting", {}).get("reason") == "CrashLoopBackOff"
@@ -145,8 +146,9 @@ def _process(index: int, pod: Pod) -> ProcessStatus:
     )
 
 
-def _said(status: Manifest) -> tuple[str, str]:
+def _said(manifest: Manifest) -> tuple[str, str]:
     """Returns what the platform says of a pod: a reason and its sentence, or nothing."""
+    status = manifest.get("status", {})
     disrupted = condition(status, "DisruptionTarget")
     if disrupted:
         # The kubelet's own word (Evicted, NodeLost) is plainer than the condition's.
@@ -168,9 +170,19 @@ def _said(status: Manifest) -> tuple[str, str]:
         return scheduled.get("reason", ""), line(scheduled.get("message"))
     node = _container(status.get("containerStatuses", ()), NODE)
     end = node.get("state", {}).get("terminated") or {}
+    if end.get("reason") == _OUT_OF_MEMORY:
+        return _OUT_OF_MEMORY, _memory(manifest)
     if end.get("reason", "Error") not in _PLAIN_ENDS:
         return end["reason"], line(end.get("message"))
     return "", ""
+
+
+def _memory(manifest: Manifest) -> str:
+    """Returns which pod it was that had too little memory, and how much that was."""
+    node = _container(manifest.get("spec", {}).get("containers", ()), NODE)
+    limit = node.get("resources", {}).get("limits", {}).get("memory")
+    pod = f"pod {manifest['metadata']['name']}"
+    return f"{pod}, limit {limit}" if limit else pod
 
 
 def _was_stopped(code: int, moment: float, pod: Pod) -> bool:

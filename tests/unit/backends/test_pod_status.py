@@ -28,7 +28,9 @@ def at(second: int) -> float:
         pytest.param(running(), True, None, None, "", "", id="running"),
         pytest.param(ended(0), False, 0, None, "", "", id="ended-well"),
         pytest.param(ended(3, 7), False, 3, 7, "", "", id="exit"),
-        pytest.param(ended(137, 7, "OOMKilled"), False, 137, 7, "OOMKilled", "", id="oom"),
+        pytest.param(
+            ended(137, 7, "OOMKilled"), False, 137, 7, "OOMKilled", "pod j-node-0-0-0", id="oom"
+        ),
         pytest.param(
             ended(128, 7, "StartError"), False, 128, 7, "StartError", "", id="bad-command"
         ),
@@ -114,6 +116,13 @@ def test_what_a_pod_tells(
     found = reduced(pod(0, status), pod(1, running()))[0]
     moment = None if failed_at is None else at(failed_at)
     assert found == ProcessStatus(0, alive, code, moment, False, reason, message)
+
+
+def test_a_pod_without_memory_is_told_with_its_limit() -> None:
+    killed = pod(0, ended(137, 7, "OOMKilled"))
+    node = {"name": "node", "resources": {"limits": {"memory": "2Gi"}}}
+    manifest = {**killed.manifest, "spec": {"containers": [{"name": "sidecar"}, node]}}
+    assert reduced(Pod(manifest))[0].message == "pod j-node-0-0-0, limit 2Gi"
 
 
 def test_the_first_to_fail_is_found_among_victims() -> None:
