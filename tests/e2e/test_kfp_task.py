@@ -85,7 +85,7 @@ def task_pod(
     Its artifacts land in the place's folder, which its job's pods see too; or below `root`, where
     they see nothing of the task's own.
     """
-    compiled = yaml.safe_load(pipeline.read_text())
+    compiled = next(yaml.safe_load_all(pipeline.read_text()))
     component = compiled["components"][f"comp-{task}"]
     container = compiled["deploymentSpec"]["executors"][component["executorLabel"]]["container"]
     seen = in_pods(place.folder / "v2" / "artifacts" / "mnist" / RUN / task / TASK)
