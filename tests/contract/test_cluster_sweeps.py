@@ -193,7 +193,7 @@ def left_running(
 def test_all_jobs_that_run_are_followed_by_a_sweep_that_goes_on_with_fewer_at_once(
     client: Client, kind: type[ClusterBackend], tmp_path: Path
 ) -> None:
-    runs = f"echo run >> {tmp_path}/$(basename $KFP_JAX_OUTPUT_URI); sleep 1; echo '{SCORE}'"
+    runs = f"echo run >> {tmp_path}/$(basename $KFP_JAX_OUTPUT_URI); sleep 3; echo '{SCORE}'"
     spec = replace(sweep(tmp_path / "sweep", trials=5, script=runs), parallel=1)
     with closing(kind(client, labels={"study": study_name(spec.job)})) as killed:
         uids = left_running(spec, killed, client, range(3))

@@ -1,7 +1,6 @@
 """Calls to an API server: one method for each thing that a launcher asks of it."""
 
 import json
-import random
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -12,7 +11,7 @@ from kfp_jax.errors import ClusterError, NotFound, Throttled, Unavailable
 from kfp_jax.kube import answers, requests
 from kfp_jax.kube.answers import Expired, NotSent, Untrusted
 from kfp_jax.kube.requests import Manifest, Request, Resource
-from kfp_jax.kube.retry import Backoff, Retry
+from kfp_jax.kube.retry import CHANCE, Backoff, Retry
 from kfp_jax.kube.session import Access, Session
 from kfp_jax.kube.stop import Stop
 
@@ -59,7 +58,7 @@ class Client:
         *,
         clock: Clock | None = None,
         retry: Retry | None = None,
-        chance: Callable[[], float] = random.random,
+        chance: Callable[[], float] = CHANCE,
         warn: Callable[[str], None] = lambda _: None,
     ) -> None:
         """Makes a client; nothing is sent yet.

@@ -7,6 +7,9 @@ from dataclasses import dataclass
 from kfp_jax.clock import Clock
 from kfp_jax.kube.stop import Stop
 
+CHANCE = random.Random().random
+"""Of our own: who seeds the module's is to get the same numbers whatever other threads do."""
+
 
 @dataclass(frozen=True)
 class Retry:
@@ -41,7 +44,7 @@ class Backoff:
     """The pauses of one series of tries."""
 
     def __init__(
-        self, retry: Retry, clock: Clock, stop: Stop, chance: Callable[[], float] = random.random
+        self, retry: Retry, clock: Clock, stop: Stop, chance: Callable[[], float] = CHANCE
     ) -> None:
         self._retry = retry
         self._clock = clock

@@ -390,7 +390,9 @@ def test_what_is_no_fault_of_a_trial_ends_the_sweep_and_leaves_the_trial_open(
     assert end.why is End.TROUBLE
     error = error_of(spec, end, going_on="it")
     assert isinstance(error, Conflict)
-    assert states(end)[:3] == [TrialState.COMPLETE] * 2 + [TrialState.STOPPED]
+    first, second, third, *_ = states(end)
+    assert (first, third) == (TrialState.COMPLETE, TrialState.STOPPED)
+    assert second in (TrialState.COMPLETE, TrialState.STOPPED)  # it ran beside the third
     again = sweeper.run()
     assert states(again) == [TrialState.COMPLETE] * 10
     assert again.trials[0] == end.trials[0]
