@@ -6,14 +6,13 @@ the job runs, and is sent when it has ended, however it did.
 
 import os
 import shutil
-import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import timedelta
 from hashlib import sha256
 from pathlib import Path
 
-from kfp_jax_store import StoreError, is_complete, location, open_store
+from kfp_jax_store import StoreError, is_complete, location, open_store, private_folder
 
 from kfp_jax.errors import KfpJaxError, OutputError, SpecError
 
@@ -65,9 +64,16 @@ def check_complete(uri: str, what: str) -> None:
 
 
 def working_folder(uri: str) -> Path:
-    """Returns the folder of this machine that stands for an output while its job runs."""
+    """Returns the folder of this machine that stands for an output while its job runs.
+
+    Raises:
+        SpecError: Somebody else has a folder of that name.
+    """
     name = sha256(uri.rstrip("/").encode()).hexdigest()[:24]
-    return Path(tempfile.gettempdir(), f"kfp-jax-launcher-{os.getuid()}", name)
+    try:
+        return private_folder("launcher") / name
+    except StoreError as error:
+        raise SpecError(str(error)) from None
 
 
 @contextmanager

@@ -4,6 +4,7 @@ KFP's administrators say it in the ConfigMap `kfp-launcher`; without that it is 
 credentials stay where they are: a job's manifest names the secret and the key in it.
 """
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
@@ -37,6 +38,8 @@ _IDENTITIES: Final = frozenset(
         "GOOGLE_APPLICATION_CREDENTIALS",
     }
 )
+# Other addresses of Amazon's, as of a private network, are not those that follow from a region.
+_AMAZONS: Final = re.compile(r"(https://)?s3([.-][a-z0-9-]+)?\.amazonaws\.com")
 # One choice says no less than the other.
 _SAME: Final = {ENDPOINT: {ENDPOINT, ENDPOINT_S3}, REGION: {REGION, "AWS_DEFAULT_REGION"}}
 
@@ -200,7 +203,7 @@ def _key(reference: Mapping[str, Any], key: str, name: str) -> str:
 
 def _address(endpoint: str, *, plain: bool) -> str:
     """Returns an endpoint as a URL; "" for Amazon's, which follows from the region."""
-    if not endpoint or endpoint.rstrip("/").endswith(".amazonaws.com"):
+    if not endpoint or _AMAZONS.fullmatch(endpoint.rstrip("/")):
         return ""
     if "://" in endpoint:
         return endpoint.rstrip("/")

@@ -4,7 +4,6 @@ import fcntl
 import hashlib
 import os
 import shutil
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -16,6 +15,7 @@ from kfp_jax_store import (
     download,
     is_complete,
     open_store,
+    private_folder,
     upload,
 )
 
@@ -82,8 +82,7 @@ def cached(uri: str) -> Path:
                 " the URI, or run the step again that should have written it"
             )
         content = hashlib.sha256(uri.encode() + store.get(MARKER)).hexdigest()[:24]
-        cache = Path(tempfile.gettempdir(), f"kfp-jax-cache-{os.getuid()}")
-        cache.mkdir(mode=0o700, exist_ok=True)
+        cache = private_folder("cache")
         folder = cache / content
         with (cache / f".{content}.lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)  # dropped by the system if this process dies

@@ -5,6 +5,7 @@ stores, is loaded when a store is opened: who works with folders alone needs it 
 """
 
 from kfp_jax_store.folders import MARKER, complete, download, is_complete, remove, upload
+from kfp_jax_store.private import private_folder
 from kfp_jax_store.store import KFP_ENDPOINT, Store, StoreError, open_store
 from kfp_jax_store.uri import Location, is_remote, join, location
 
@@ -21,6 +22,7 @@ __all__ = [
     "join",
     "location",
     "open_store",
+    "private_folder",
     "remove",
     "upload",
 ]

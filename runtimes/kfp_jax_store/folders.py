@@ -132,8 +132,8 @@ def remove(store: Store, name: str) -> None:
 
 def _files(content: bytes, store: Store) -> list[File]:
     try:
-        return [File(**item) for item in json.loads(content)["files"]]
-    except (ValueError, TypeError, KeyError) as error:
+        return [File(**item | {"name": str(item["name"])}) for item in json.loads(content)["files"]]
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
         raise StoreError(
             f"{store.uri} holds a damaged {MARKER}; run again what should have written it."
         ) from error

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final, Literal
+from urllib.parse import urlsplit
 from uuid import uuid4
 
 from kfp_jax_store.uri import Location, location
@@ -26,6 +27,7 @@ Problem = Literal[
 ]
 
 _CODE = re.compile(r"<Code>(\w+)</Code>")
+_ADDRESS = re.compile(r"https?://\S+")
 _CODES: Final[Mapping[str, Problem]] = {
     "AccessDenied": "permission",
     "AllAccessDisabled": "permission",
@@ -41,8 +43,7 @@ _CODES: Final[Mapping[str, Problem]] = {
 }
 _SENTENCES: Final[Mapping[Problem, str]] = {
     "credentials": (
-        "{uri} refused the credentials ({code}); check AWS_ACCESS_KEY_ID and"
-        " AWS_SECRET_ACCESS_KEY, or the secret that they come from."
+        "{uri} refused the credentials ({code}); check {keys}, or the secret that they come from."
     ),
     "expired": "{uri} takes the credentials for expired ({code}); renew them, and check the clock.",
     "permission": (
@@ -62,6 +63,10 @@ _SENTENCES: Final[Mapping[Problem, str]] = {
     "missing": "{uri} holds no {name}; check the URI, or run again what should have written it.",
     "": "{uri} could not {what}{at}: {text}; see the store's own log, or try again.",
 }
+
+
+_AWS_KEYS = "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
+_KEYS: Final = {"s3": _AWS_KEYS, "minio": _AWS_KEYS, "gs": "GOOGLE_SERVICE_ACCOUNT_KEY"}
 
 
 class StoreError(Exception):
@@ -181,6 +186,15 @@ class Store:
         except (BaseError, ValueError) as error:
             # Not as cause: the library's text holds the request, with the key's name in it.
             raise self._error(_problem(str(error)), what, name, error) from None
+        except BaseException as error:
+            # What Rust's libraries give up at, such as a line break within a key.
+            if type(error).__name__ != "PanicException":
+                raise
+            keys = _KEYS[self._where.scheme]
+            raise StoreError(
+                f"{self.uri} cannot be asked with these settings; check that {keys} and"
+                " AWS_ENDPOINT_URL hold no line breaks or control characters."
+            ) from None
 
     def _error(self, problem: Problem, what: str, name: str, error: Exception) -> StoreError:
         text = str(error)
@@ -188,6 +202,7 @@ class Store:
         return StoreError(
             _SENTENCES[problem].format(
                 uri=self.uri,
+                keys=_KEYS[self._where.scheme],
                 what=what,
                 name=name,
                 at=f" {name}" if name else "",
@@ -218,6 +233,7 @@ def open_store(uri: str, environ: Mapping[str, str], *, patience: timedelta = PA
         where = location(uri)
     except ValueError as error:
         raise StoreError(f"{error}.") from None
+    environ = {name: value.strip() for name, value in environ.items()}  # `echo` adds a line break
     try:
         from obstore.store import GCSStore, S3Store
     except ImportError:
@@ -240,6 +256,7 @@ def open_store(uri: str, environ: Mapping[str, str], *, patience: timedelta = PA
             google = GCSStore(where.bucket, prefix=prefix, config=config, retry_config=retry)
             return Store(uri, where, "", google)
         endpoint = endpoint_of(where.scheme, environ)
+        _check_endpoint(endpoint)
         client = S3Store(
             where.bucket,
             prefix=prefix,
@@ -252,6 +269,8 @@ def open_store(uri: str, environ: Mapping[str, str], *, patience: timedelta = PA
             },
             retry_config=retry,
         )
+    except StoreError:
+        raise
     except Exception as error:  # noqa: BLE001 - the library has no common class for what it refuses
         raise StoreError(f"{uri} cannot be opened: {_first_line(str(error))}; check it.") from None
     return Store(uri, where, endpoint, client)
@@ -261,6 +280,19 @@ def endpoint_of(scheme: str, environ: Mapping[str, str]) -> str:
     """Returns the address of the store, or "" for that of the cloud."""
     named = environ.get("AWS_ENDPOINT_URL_S3") or environ.get("AWS_ENDPOINT_URL") or ""
     return named.rstrip("/") or (KFP_ENDPOINT if scheme == "minio" else "")
+
+
+def _check_endpoint(endpoint: str) -> None:
+    parts = urlsplit(endpoint)
+    if endpoint and (parts.scheme not in ("http", "https") or not parts.hostname):
+        raise StoreError(
+            f"AWS_ENDPOINT_URL is {endpoint!r:.80}, which is no address; write http://host:port or"
+            " https://host:port."
+        )
+    if parts.password:
+        raise StoreError(
+            f"AWS_ENDPOINT_URL holds a password, which messages would show; give it by {_AWS_KEYS}."
+        )
 
 
 def _s3_config(endpoint: str, environ: Mapping[str, str]) -> Any:
@@ -282,15 +314,16 @@ def _problem(text: str) -> Problem:
     if code and code[1] in _CODES:
         return _CODES[code[1]]
     low = text.lower()
+    told = _ADDRESS.sub("", low)  # which holds words of the user's
     if "169.254.169.254" in low or "instance metadata" in low or ("token" in low and "imds" in low):
         return "credentials"
-    if any(word in low for word in ("certificate", "invaliddata", "invalidcontenttype")):
+    if any(word in told for word in ("certificate", "invaliddata", "invalidcontenttype")):
         return "tls"
-    if "error sending request" in low or "dns error" in low or "connect" in low:
+    if "error sending request" in told or "dns error" in told or "connect" in told:
         return "endpoint"
-    if "401 unauthorized" in low:
+    if "401 unauthorized" in told:
         return "credentials"
-    if "403 forbidden" in low or "permission" in low:
+    if "403 forbidden" in told or "permission" in told:
         return "permission"
     return ""
 

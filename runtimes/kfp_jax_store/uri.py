@@ -36,9 +36,10 @@ def location(uri: str) -> Location:
     bucket, _, key = rest.partition("/")
     key = key.strip("/")
     parts = key.split("/") if key else []
-    if scheme not in SCHEMES or not bucket or any(part in ("", ".", "..") for part in parts):
+    odd = "//" in rest or "?" in rest or "#" in rest or any(part in (".", "..") for part in parts)
+    if scheme not in SCHEMES or not bucket or odd:
         raise ValueError(
             f"{uri!r:.200} is not a folder in an object store; write s3://bucket/folder (or"
-            " minio://, gs://), without empty parts, '.' or '..'"
+            " minio://, gs://), without empty parts, '.', '..', '?' or '#'"
         )
     return Location(scheme, bucket, key)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from fakes.s3_server import S3Server
-from kfp_jax_store import StoreError, open_store
+from kfp_jax_store import StoreError, open_store, private_folder
 
 pytestmark = pytest.mark.integration
 
@@ -89,3 +89,43 @@ def test_tls_of_an_authority_of_ones_own(
         assert store.get("a") == b"1"
     finally:
         server.kill()
+
+
+@pytest.mark.parametrize(
+    ("variables", "said"),
+    [
+        ({"AWS_ENDPOINT_URL": "seaweedfs.kubeflow:9000"}, "is no address; write http://host:port"),
+        ({"AWS_ENDPOINT_URL": "http://user:hunter2@127.0.0.1:9"}, "holds a password"),
+        ({"AWS_ACCESS_KEY_ID": "a\nb"}, "hold no line breaks"),
+        ({"AWS_ACCESS_KEY_ID": "a\n"}, "cannot be reached at http://127.0.0.1:9"),
+    ],
+)
+def test_settings_that_nobody_could_send_are_named(variables: dict[str, str], said: str) -> None:
+    environ = {
+        "AWS_ENDPOINT_URL": "http://127.0.0.1:9",
+        "AWS_ACCESS_KEY_ID": "a",
+        "AWS_SECRET_ACCESS_KEY": "b",
+    }
+    with pytest.raises(StoreError, match=said) as refused:
+        open_store("s3://b/x", environ | variables, patience=SHORT).put("a", b"")
+    assert "hunter2" not in str(refused.value)
+
+
+@pytest.mark.parametrize("uri", ["s3://b//x", "s3://b/x//y", "s3://b/x?endpoint=y", "s3://b/a#b"])
+def test_a_uri_with_two_meanings_is_refused(uri: str) -> None:
+    with pytest.raises(StoreError, match="is not a folder in an object store"):
+        open_store(uri, {})
+
+
+def test_a_link_in_place_of_our_own_temporary_folder_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    made = private_folder("launcher")
+    assert made.stat().st_mode & 0o777 == 0o700
+    made.chmod(0o755)
+    assert private_folder("launcher").stat().st_mode & 0o777 == 0o700
+    made.rmdir()
+    made.symlink_to(tmp_path)
+    with pytest.raises(StoreError, match="is somebody else's"):
+        private_folder("launcher")

@@ -93,12 +93,11 @@ class Cron:
                             day.year, day.month, day.day, hour, minute, second,
                             tzinfo=zone, fold=fold,
                         )  # fmt: skip
-                        # Of a time that is skipped the way back is another one; of a time that is
-                        # not repeated both folds are one.
+                        if fold and moment.utcoffset() == moment.replace(fold=0).utcoffset():
+                            continue  # it is not repeated: both folds are one
+                        # Of a time that is skipped the way back is another one.
                         back = moment.astimezone(UTC).astimezone(zone)
-                        if back.replace(tzinfo=None) == moment.replace(tzinfo=None) and (
-                            back.fold == fold
-                        ):
+                        if back.replace(tzinfo=None) == moment.replace(tzinfo=None):
                             yield moment
 
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from kfp_jax.errors import (
     ClusterError,
@@ -98,7 +99,17 @@ class Server:
 
         self._host = connection.host or os.environ.get("KF_PIPELINES_ENDPOINT", "")
         self._namespace = connection.namespace
-        token = connection.token or os.environ.get(TOKEN_VARIABLE, "")
+        token = (connection.token or os.environ.get(TOKEN_VARIABLE, "")).strip()
+        if not token.isprintable():  # it would be in the traceback of who sends it
+            raise SpecError(
+                f"The token holds line breaks or control characters; give one line in"
+                f" {TOKEN_VARIABLE} or with --token-file."
+            )
+        if urlsplit(self._host).password:
+            raise SpecError(
+                f"The address of KFP's API holds a password, which messages would show; give a"
+                f" token in {TOKEN_VARIABLE} or with --token-file."
+            )
         with self._errors("find the server"):
             if connection.ca_file and not Path(connection.ca_file).is_file():
                 raise SpecError(f"CA file {connection.ca_file} is not there; give one that is.")

@@ -11,7 +11,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from kfp_jax.checks import whole
 from kfp_jax.errors import SpecError
-from kfp_jax.schedules.cron import in_words, next_firings, parse_cron
+from kfp_jax.schedules.cron import next_firings, parse_cron
 
 _MAX_NAME = 63
 _TYPES: dict[str, tuple[tuple[type, ...], str]] = {
@@ -130,11 +130,6 @@ def upcoming(
         (since + timedelta(seconds=every * (done + number + 1))).astimezone(zone)
         for number in range(count)
     ]
-
-
-def firings_in_words(moments: list[datetime]) -> str:
-    """Returns moments as one line."""
-    return ", ".join(in_words(moment) for moment in moments)
 
 
 def check_name(name: str) -> None:

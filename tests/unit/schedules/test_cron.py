@@ -147,3 +147,9 @@ def test_firings_ascend_and_fit_the_fields(text: str, start: datetime) -> None:
         assert moment.second in cron.seconds
         assert moment.minute in cron.minutes
         assert moment.hour in cron.hours
+
+
+def test_in_the_zone_without_a_database_each_moment_comes_once() -> None:
+    assert next_firings(parse_cron("0 30 2 * * *"), NEW_YEAR, UTC, 3) == [
+        datetime(2027, 1, day, 2, 30, tzinfo=UTC) for day in (1, 2, 3)
+    ]
