@@ -1,5 +1,6 @@
 import pytest
 from kfp_jax import __version__
+from kfp_jax.cli import main
 from kfp_jax.errors import SpecError
 from kfp_jax.images import PREFIX_VARIABLE, image
 from kfp_jax.manifests.pod import FLAVORS, Flavor
@@ -34,3 +35,25 @@ def test_what_is_no_prefix_is_refused(given: str, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv(PREFIX_VARIABLE, given)
     with pytest.raises(SpecError, match=r"KFP_JAX_IMAGE_PREFIX is .*registry\.example\.com/team"):
         image("trainer-cpu")
+
+
+@pytest.mark.parametrize(
+    ("prefix", "output", "said"),
+    [
+        ("registry:5000/x/", "build/x", "KFP_JAX_IMAGE_PREFIX is 'registry:5000/x/'"),
+        ("registry:5000/x", "s3://b/x", "--output s3://b/x is not a folder of this machine"),
+    ],
+)
+def test_compile_refuses_in_a_sentence(
+    prefix: str,
+    output: str,
+    said: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv(PREFIX_VARIABLE, prefix)
+    monkeypatch.setattr("sys.argv", ["kfp-jax", "compile", "--output", output])
+    with pytest.raises(SystemExit) as end:
+        main()
+    assert end.value.code == 2
+    assert said in capsys.readouterr().err

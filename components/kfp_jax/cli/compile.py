@@ -2,23 +2,25 @@
 
 import subprocess
 import sys
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from kfp_jax import storage
 from kfp_jax.cli.pipeline import require_kfp
+from kfp_jax.images import prefix
 
 
 def compile_pipelines(
-    output: Annotated[Path, typer.Option("--output", "-o", help="Folder for the YAML files.")],
+    output: Annotated[str, typer.Option("--output", "-o", help="Folder for the YAML files.")],
 ) -> None:
     """Write every reference pipeline as YAML.
 
     Example: kfp-jax compile --output build/pipelines
     """
     require_kfp()
-    storage.writable_folder(output, "--output")
-    command = [sys.executable, "-m", "kfp_jax_pipelines", "compile", "--folder", str(output)]
+    prefix()  # is refused here: the compiler would end with a traceback
+    folder = storage.local_path(output, "--output")
+    storage.writable_folder(folder, "--output")
+    command = [sys.executable, "-m", "kfp_jax_pipelines", "compile", "--folder", str(folder)]
     raise typer.Exit(subprocess.run(command, check=False).returncode)
