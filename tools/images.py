@@ -36,12 +36,61 @@ CONTEXT = (
     "README.md",
     "pyproject.toml",
 )
-# Megabytes, uncompressed. What an accelerator's libraries weigh is not ours to say.
-GOALS: Mapping[str, int | None] = {
-    "launcher": 350,
-    "trainer-cpu": 900,
-    "trainer-cuda": None,
-    "trainer-tpu": None,
+
+
+@dataclass(frozen=True)
+class Image:
+    """What tells an image from the others, of which all else is in images/Dockerfile.
+
+    Attributes:
+        name: Without registry and version.
+        description: What it holds, in a line.
+        check: What must succeed in it.
+        without: Packages that others in it ask for, left out on purpose.
+        goal: Megabytes, uncompressed; None where an accelerator's libraries decide.
+    """
+
+    name: str
+    description: str
+    check: str
+    without: Sequence[str]
+    goal: int | None = None
+
+    def arguments(self, folder: str) -> Mapping[str, str]:
+        """Returns the arguments of its build."""
+        return {
+            "FOLDER": folder,
+            "TITLE": f"kfp-jax/{self.name}",
+            "DESCRIPTION": self.description,
+            "CHECK": self.check,
+            "WITHOUT": " ".join(self.without),
+            "VERSION": __version__,
+            "REVISION": revision(),
+        }
+
+
+def _trainer(kind: str, machine: str, jax: str, goal: int | None = None) -> Image:
+    return Image(
+        f"trainer-{kind}",
+        f"A training node {machine}: kfp_jax_runtime, {jax} and what it trains with.",
+        "python -c 'import jax, kfp_jax_runtime.mnist'",
+        ("pyarrow",),
+        goal,
+    )
+
+
+# By their folders under images/, each with its requirements.txt.
+IMAGES: Mapping[str, Image] = {
+    "launcher": Image(
+        LAUNCHER,
+        "Launches training: the components of a pipeline, kfp and the command line. No JAX.",
+        "kfp-jax --version; python -c 'import kfp.dsl, kfp_jax.components'",
+        ("alembic", "sqlalchemy"),
+        350,
+    ),
+    "trainer-cpu": _trainer("cpu", "on CPU", "JAX", 900),
+    "trainer-cuda": _trainer("cuda", "with NVIDIA GPUs", "JAX for CUDA 13"),
+    "trainer-tpu": _trainer("tpu", "with TPUs", "JAX for TPU"),
 }
 UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9}
 # Prints a digest of each folder: what is in it, whose it is, who may do what with it.
@@ -129,7 +178,7 @@ def succeeds(command: Sequence[str]) -> bool:
 
 def full_name(folder: str) -> str:
     """Returns the name of the image of a folder under images/."""
-    return image(LAUNCHER if folder == "launcher" else folder)
+    return image(IMAGES[folder].name)
 
 
 def revision() -> str:
@@ -146,13 +195,13 @@ def build(
     name: str,
     dockerfile: Path,
     context: Path,
+    arguments: Mapping[str, str],
     environ: Mapping[str, str] = os.environ,
 ) -> str:
     """Builds one image; returns what the builder said, which is also in a file."""
     LOGS.mkdir(parents=True, exist_ok=True)
     log = LOGS / f"{re.sub(r'[^A-Za-z0-9.-]+', '-', name)}.log"
-    arguments = (f"VERSION={__version__}", f"REVISION={revision()}")
-    options = [f"--build-arg={argument}" for argument in arguments]
+    options = [f"--build-arg={name}={value}" for name, value in arguments.items()]
     command = (*builder.build, *options, "-t", name, "-f", str(dockerfile), str(context))
     with log.open("w") as file:
         done = subprocess.run(
@@ -183,7 +232,7 @@ def table(sizes: Mapping[str, float]) -> str:
     """Returns names, sizes and goals as lines."""
     rows = [("image", "uncompressed", "goal")]
     for folder, found in sizes.items():
-        goal = GOALS[folder]
+        goal = IMAGES[folder].goal
         rows.append((full_name(folder), f"{found:.0f} MB", f"< {goal} MB" if goal else "none"))
     width = max(len(name) for name, _, _ in rows)
     return "\n".join(f"{name:{width}}  {found:>12}  {goal:>8}" for name, found, goal in rows)
@@ -202,7 +251,7 @@ def contents(builder: Builder, name: str, scratch: Path) -> dict[str, str]:
     dockerfile.write_text(
         f"FROM {name}\nUSER 0\nCOPY listing.py /tmp/\nRUN {once}; python /tmp/listing.py\n"
     )
-    said = build(builder, f"{name}-listing", dockerfile, scratch, unloaded(scratch))
+    said = build(builder, f"{name}-listing", dockerfile, scratch, {}, unloaded(scratch))
     return {path: digest for digest, path in re.findall(r"folder ([0-9a-f]{64}) (/.*)", said)}
 
 
@@ -224,8 +273,9 @@ def differences(builder: Builder, folder: str) -> list[str]:
         for first in ("base.sh", "build.txt"):
             with (copy / "images" / first).open("a") as file:
                 file.write("# again\n")
-        dockerfile = copy / "images" / folder / "Dockerfile"
-        build(builder, f"{name}-again", dockerfile, copy, unloaded(scratch))
+        arguments = IMAGES[folder].arguments(folder)
+        dockerfile = copy / "images" / "Dockerfile"
+        build(builder, f"{name}-again", dockerfile, copy, arguments, unloaded(scratch))
         one, other = (contents(builder, built, scratch) for built in (name, f"{name}-again"))
     assert min(len(one), len(other)) > 100, f"{name}: {len(one)} and {len(other)} folders"
     return sorted(path for path in one.keys() | other.keys() if one.get(path) != other.get(path))
@@ -234,23 +284,27 @@ def differences(builder: Builder, folder: str) -> list[str]:
 def main() -> None:
     """Builds what the command line names, by default all."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("folders", nargs="*", metavar="image", help=", ".join(GOALS))
+    parser.add_argument("folders", nargs="*", metavar="image", help=", ".join(IMAGES))
     parser.add_argument("--again", action="store_true", help="build twice and compare")
     given = parser.parse_args()
-    if unknown := set(given.folders) - GOALS.keys():
-        sys.exit(f"images: there is no {', '.join(sorted(unknown))}; there are {', '.join(GOALS)}.")
+    if unknown := set(given.folders) - IMAGES.keys():
+        sys.exit(
+            f"images: there is no {', '.join(sorted(unknown))}; there are {', '.join(IMAGES)}."
+        )
     builder = choose(os.environ)
     sizes: dict[str, float] = {}
-    for folder in given.folders or GOALS:
+    for folder in given.folders or IMAGES:
         name = full_name(folder)
         print(f"building {name} with {builder.build[0]}", flush=True)
-        build(builder, name, ROOT / "images" / folder / "Dockerfile", ROOT)
+        arguments = IMAGES[folder].arguments(folder)
+        build(builder, name, ROOT / "images" / "Dockerfile", ROOT, arguments)
         sizes[folder] = size(builder, name)
         if given.again and (differing := differences(builder, folder)):
             shown = "\n  ".join(differing[:20])
             sys.exit(f"images: two builds of {name} differ in {len(differing)} folders:\n  {shown}")
     print(table(sizes))
-    if over := [folder for folder, found in sizes.items() if found >= (GOALS[folder] or found + 1)]:
+    goals = {folder: IMAGES[folder].goal for folder in sizes}
+    if over := [folder for folder, found in sizes.items() if found >= (goals[folder] or found + 1)]:
         sys.exit(f"images: larger than their goal: {', '.join(over)}")
 
 

@@ -1,20 +1,16 @@
 """The programs of the images' build: what they keep, and the bill of materials of what is there."""
 
 import json
-import sys
 import sysconfig
 from importlib.metadata import distributions
 from pathlib import Path
 from typing import Any
 
+import finish
 import pytest
+import sbom
 from cyclonedx.schema import SchemaVersion
 from cyclonedx.validation.json import JsonStrictValidator
-
-IMAGES = Path(__file__).parents[2] / "images"
-sys.path.insert(0, str(IMAGES))
-import finish  # noqa: E402
-import sbom  # noqa: E402
 
 STATUS = """\
 Package: libc6
@@ -46,7 +42,7 @@ def components(*packages: Path, lock: str = "") -> list[dict[str, Any]]:
 
 def test_the_bill_of_an_environment_is_valid_and_always_the_same() -> None:
     """Of this very environment, with hundreds of packages and all ways to name a licence."""
-    lock = (IMAGES / "trainer-cpu" / "requirements.txt").read_text()
+    lock = (Path(sbom.__file__).parent / "trainer-cpu" / "requirements.txt").read_text()
 
     def made() -> str:
         parts = [

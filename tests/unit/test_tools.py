@@ -1,34 +1,22 @@
 """The small programs behind make's targets."""
 
-import importlib.util
 import os
 import re
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from types import ModuleType
 
+import audit
+import pin
 import pytest
 from kfp_jax import __version__
 
+import docs
+import images
+
 TOOLS = Path(__file__).parents[2] / "tools"
 
-
-def load(name: str) -> ModuleType:
-    module_spec = importlib.util.spec_from_file_location(f"tools_{name}", TOOLS / f"{name}.py")
-    assert module_spec is not None
-    assert module_spec.loader is not None
-    module = importlib.util.module_from_spec(module_spec)
-    sys.modules[module_spec.name] = module
-    module_spec.loader.exec_module(module)
-    return module
-
-
-audit = load("audit")
-docs = load("docs")
-images = load("images")
-pin = load("pin")
 
 PAGE = """\
 Some text.
@@ -168,8 +156,9 @@ def test_an_image_has_the_name_of_the_registry_and_a_size(
     name = f"{registry}/launcher-python:{__version__}"
     assert re.search(rf"{re.escape(name)} +{said}", done.stdout)
     calls = (tmp_path / "calls").read_text()
-    assert f" -t {name} -f {TOOLS.parent}/images/launcher/Dockerfile {TOOLS.parent}" in calls
+    assert f" -t {name} -f {TOOLS.parent}/images/Dockerfile {TOOLS.parent}" in calls
     assert f"--build-arg=VERSION={__version__} --build-arg=REVISION=" in calls
+    assert "--build-arg=FOLDER=launcher --build-arg=TITLE=kfp-jax/launcher-python" in calls
 
 
 @pytest.mark.parametrize(
