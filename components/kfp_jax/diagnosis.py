@@ -24,6 +24,7 @@ from kfp_jax.status import (
     EXIT_DIVERGED,
     EXIT_STOPPED,
     INIT_FAILED,
+    OUT_OF_MEMORY,
     SIDECAR,
     Overdue,
     ProcessStatus,
@@ -212,9 +213,9 @@ RULES = (
     ),
     Rule(
         "out-of-memory",
-        lambda c: c.platform == "OOMKilled",
+        lambda c: c.platform == OUT_OF_MEMORY,
         lambda c: (
-            f"{c.who} was killed (OOMKilled){c.when}, its pod had used up its memory"
+            f"{c.who} was killed ({OUT_OF_MEMORY}){c.when}, its pod had used up its memory"
             f"{c.platform_says}"
         ),
         "raise the memory of resources, or use a smaller batch or model",

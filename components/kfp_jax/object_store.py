@@ -38,7 +38,6 @@ def check_writable(uri: str, what: str) -> None:
     Raises:
         SpecError: They cannot.
     """
-    check_uri(uri, what)
     try:
         open_store(uri, os.environ, patience=_PROBE_PATIENCE).probe()
     except StoreError as error:

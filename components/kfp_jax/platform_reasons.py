@@ -8,6 +8,7 @@ from kfp_jax.status import (
     FOREIGN_JOBSET,
     INIT_FAILED,
     JOB_REFUSED,
+    OUT_OF_MEMORY,
     POD_REFUSED,
     QUOTA,
     WEBHOOK_DOWN,
@@ -29,7 +30,7 @@ EVICTIONS: Mapping[str, str] = {
     DELETED: "was deleted by somebody",
 }
 NOT_STARTED = ("StartError", "ContainerCannotRun", "RunContainerError", "CreateContainerError")
-PLATFORM_ENDS = frozenset({"OOMKilled", INIT_FAILED, *NOT_STARTED, *EVICTIONS})
+PLATFORM_ENDS = frozenset({OUT_OF_MEMORY, INIT_FAILED, *NOT_STARTED, *EVICTIONS})
 
 
 @dataclass(frozen=True)

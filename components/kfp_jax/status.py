@@ -22,6 +22,7 @@ FINAL_EXITS = frozenset({EXIT_BAD_INPUT, EXIT_DIVERGED})
 # Our words, in `reason`, for what Kubernetes has none of its own for.
 DELETED = "Deleted"  # somebody deleted the pod
 INIT_FAILED = "InitContainerFailed"
+OUT_OF_MEMORY = "OOMKilled"  # as Kubernetes says it
 QUOTA = "QuotaExceeded"
 POD_REFUSED = "PodRefused"
 JOB_REFUSED = "JobRefused"  # the controller cannot make the JobSet, or its parts

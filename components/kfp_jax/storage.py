@@ -23,7 +23,7 @@ REPORT = "report.html"
 
 # Less than this and not even the logs of a short run would fit.
 MIN_FREE_BYTES = 16 * 1024 * 1024
-_PROBE = "\0" * 4096
+_PROBE_BYTES = 4096
 
 CLAIM = "pvc://"
 """Begins the URI of a folder that only the pods of a job see."""
@@ -105,10 +105,9 @@ def check_output(uri: str, what: str) -> None:
     Raises:
         SpecError: It is neither.
     """
+    check_place(uri, what)
     if is_remote(uri):
         object_store.check_writable(uri, what)
-    else:
-        local_path(uri, what)
 
 
 def check_place(uri: str, what: str) -> None:
@@ -200,7 +199,7 @@ def writable_folder(path: Path, what: str) -> None:
     try:
         path.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=path, buffering=0) as probe:
-            probe.write(_PROBE.encode())
+            probe.write(bytes(_PROBE_BYTES))
     except OSError as error:
         raise SpecError(
             f"{what} {path} cannot be written: {error.strerror}; choose another folder."
@@ -250,7 +249,7 @@ def _lock_file(folder: Path) -> TextIO:
         folder.mkdir(parents=True, exist_ok=True)
         lock = open_text(folder / ".lock", "a")
         try:
-            lock.write(_PROBE)
+            lock.write("\0" * _PROBE_BYTES)
             lock.flush()
             lock.truncate(0)
         except BaseException:

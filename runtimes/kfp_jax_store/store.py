@@ -249,14 +249,14 @@ def open_store(uri: str, environ: Mapping[str, str], *, patience: timedelta = PA
         },
     }
     prefix = where.key or None
+    endpoint = "" if where.scheme == "gs" else endpoint_of(where.scheme, environ)
+    _check_endpoint(endpoint)
     try:
         if where.scheme == "gs":
             key = environ.get("GOOGLE_SERVICE_ACCOUNT_KEY")
             config: Any = {"service_account_key": key} if key else {}
             google = GCSStore(where.bucket, prefix=prefix, config=config, retry_config=retry)
-            return Store(uri, where, "", google)
-        endpoint = endpoint_of(where.scheme, environ)
-        _check_endpoint(endpoint)
+            return Store(uri, where, endpoint, google)
         client = S3Store(
             where.bucket,
             prefix=prefix,
@@ -269,8 +269,6 @@ def open_store(uri: str, environ: Mapping[str, str], *, patience: timedelta = PA
             },
             retry_config=retry,
         )
-    except StoreError:
-        raise
     except Exception as error:  # noqa: BLE001 - the library has no common class for what it refuses
         raise StoreError(f"{uri} cannot be opened: {_first_line(str(error))}; check it.") from None
     return Store(uri, where, endpoint, client)

@@ -11,15 +11,15 @@ from typing import Any
 
 import pytest
 from fakes.api_server import FakeApiServer
+from fakes.clock import FastClock
 from fakes.cluster import JOBSETS, PODS, RUNTIMES, TRAINJOBS, FakeCluster, make_server, pods_of
 from fakes.kube_client import make_client
-from kfp_jax.backends import cluster as cluster_backend
 from kfp_jax.backends.base import JobRef
 from kfp_jax.backends.cluster import ClusterBackend
 from kfp_jax.backends.jobset import JobSetBackend
 from kfp_jax.backends.trainer import TrainerBackend
 from kfp_jax.cancellation import Cancellation
-from kfp_jax.clock import SystemClock
+from kfp_jax.clock import Clock, SystemClock
 from kfp_jax.cluster.ending import cancel_job
 from kfp_jax.cluster.lookup import find_job
 from kfp_jax.errors import Conflict, Forbidden, SpecError
@@ -60,8 +60,8 @@ def make(server: FakeApiServer, request: pytest.FixtureRequest) -> Iterator[Make
     clients: list[Client] = []
     backends: list[ClusterBackend] = []
 
-    def make(**more: Any) -> ClusterBackend:
-        clients.append(make_client(server, clock=SystemClock()))
+    def make(clock: Clock | None = None, **more: Any) -> ClusterBackend:
+        clients.append(make_client(server, clock=clock or SystemClock()))
         backends.append(request.param(clients[-1], **more))
         return backends[-1]
 
@@ -167,11 +167,11 @@ def test_a_submit_right_after_the_checks_sends_nothing_before_the_create(
 
 
 def test_checks_of_long_ago_are_not_believed(
-    server: FakeApiServer, make: MakeBackend, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    server: FakeApiServer, make: MakeBackend, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(cluster_backend, "_FRESH_SECONDS", -1.0)
-    backend, wanted = make(), spec(tmp_path)
+    backend, wanted = make(clock=FastClock()), spec(tmp_path)
     backend.validate(wanted)
+    time.sleep(0.1)  # ten seconds by that clock
     ref = job_ref(wanted, backend)
     server.put("v1", "services", {"metadata": {"name": ref.name}, "spec": {}})
     with pytest.raises(Conflict, match="not of this task"):

@@ -176,21 +176,19 @@ class ClusterBackend(ABC):
             Forbidden: It would not run.
         """
         known = self._client.rights(self._namespace)
-        for verb, resource, subresource in self._rights():
-            if not known.allow(verb, resource, subresource) and not self._client.may(
-                verb, resource, self._namespace, subresource=subresource
-            ):
-                what = f"{resource}/{subresource}" if subresource else str(resource)
-                raise Forbidden(
-                    f"This account may not {verb} {what} in namespace {self._namespace}; have it"
-                    " bound to the Role kfp-jax-launcher of runtimes/manifests."
-                )
 
         def may(verb: str, resource: Resource, subresource: str = "") -> bool:
             return known.allow(verb, resource, subresource) or self._client.may(
                 verb, resource, self._namespace, subresource=subresource
             )
 
+        for verb, resource, subresource in self._rights():
+            if not may(verb, resource, subresource):
+                what = f"{resource}/{subresource}" if subresource else str(resource)
+                raise Forbidden(
+                    f"This account may not {verb} {what} in namespace {self._namespace}; have it"
+                    " bound to the Role kfp-jax-launcher of runtimes/manifests."
+                )
         found = []
         self._hears = may("get", PODS, "log")
         if not self._hears:

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from kfp_jax.manifests.environment import NODE
-from kfp_jax.status import DELETED, EXIT_STOPPED, INIT_FAILED, ProcessStatus
+from kfp_jax.status import DELETED, EXIT_STOPPED, INIT_FAILED, OUT_OF_MEMORY, ProcessStatus
 
 Manifest = Mapping[str, Any]
 
@@ -20,7 +20,6 @@ _INDEX = "batch.kubernetes.io/job-completion-index"
 # A pod on its way, of which there is nothing to say.
 _ON_THE_WAY = ("", "ContainerCreating", "PodInitializing")
 _SAME = {"ErrImagePull": "ImagePullBackOff"}  # what the kubelet says by turns
-_OUT_OF_MEMORY = "OOMKilled"
 _PLAIN_ENDS = ("Error", "Completed")
 _TOLD_TO_STOP = (137, 143, EXIT_STOPPED)
 
@@ -170,8 +169,8 @@ def _said(manifest: Manifest) -> tuple[str, str]:
         return scheduled.get("reason", ""), line(scheduled.get("message"))
     node = _container(status.get("containerStatuses", ()), NODE)
     end = node.get("state", {}).get("terminated") or {}
-    if end.get("reason") == _OUT_OF_MEMORY:
-        return _OUT_OF_MEMORY, _memory(manifest)
+    if end.get("reason") == OUT_OF_MEMORY:
+        return OUT_OF_MEMORY, _memory(manifest)
     if end.get("reason", "Error") not in _PLAIN_ENDS:
         return end["reason"], line(end.get("message"))
     return "", ""
