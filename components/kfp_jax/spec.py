@@ -35,6 +35,10 @@ _PROGRAM = re.compile(rf"{_DOTTED}(:[A-Za-z_]\w*)?")
 _ENV_NAME = re.compile(r"[A-Za-z_]\w*")
 
 
+CLAIM_SCHEME = "pvc://"
+"""Begins the URI of a folder that only the pods of a job see: claim, then path."""
+
+
 @dataclass(frozen=True)
 class Limits:
     """How long each stage of a job may take, in seconds; 0 means no limit.

@@ -15,6 +15,7 @@ from kfp_jax_store import is_remote
 from kfp_jax import object_store
 from kfp_jax.contained import open_text
 from kfp_jax.errors import Conflict, OutputError, SpecError
+from kfp_jax.spec import CLAIM_SCHEME
 
 RESULT = "result.json"
 HISTORY = "history.jsonl"
@@ -24,9 +25,6 @@ REPORT = "report.html"
 # Less than this and not even the logs of a short run would fit.
 MIN_FREE_BYTES = 16 * 1024 * 1024
 _PROBE_BYTES = 4096
-
-CLAIM = "pvc://"
-"""Begins the URI of a folder that only the pods of a job see."""
 
 
 def local_path(uri: str, what: str) -> Path:
@@ -41,7 +39,7 @@ def local_path(uri: str, what: str) -> Path:
     """
     if not uri:
         raise SpecError(f"{what} is empty; give a folder.")
-    if uri.startswith(CLAIM):
+    if uri.startswith(CLAIM_SCHEME):
         raise SpecError(
             f"{what} {uri} is on a claim of a cluster, which this machine does not see; give a path"
             " here, or choose the backend trainer or jobset for a job."
@@ -61,7 +59,7 @@ def place(uri: str, what: str) -> str:
     Raises:
         SpecError: It is none of them.
     """
-    if uri.startswith(CLAIM):
+    if uri.startswith(CLAIM_SCHEME):
         return uri.rstrip("/")
     if not is_remote(uri):
         return str(local_path(uri, what))
@@ -77,9 +75,9 @@ def identity(uri: str, what: str) -> str:
     Raises:
         SpecError: It is no folder.
     """
-    if uri.startswith(CLAIM):
-        claim, _, path = uri.removeprefix(CLAIM).partition("/")
-        return f"{CLAIM}{claim}/{path.strip('/')}".rstrip("/")
+    if uri.startswith(CLAIM_SCHEME):
+        claim, _, path = uri.removeprefix(CLAIM_SCHEME).partition("/")
+        return f"{CLAIM_SCHEME}{claim}/{path.strip('/')}".rstrip("/")
     placed = place(uri, what)
     return placed if is_remote(placed) else os.path.realpath(placed)
 
@@ -90,13 +88,13 @@ def here(uri: str, what: str) -> Path:
     For a store it does so while the job runs. For a claim it stays: what the launcher writes, it
     can write nowhere else.
     """
-    apart = is_remote(uri) or uri.startswith(CLAIM)
+    apart = is_remote(uri) or uri.startswith(CLAIM_SCHEME)
     return object_store.working_folder(uri) if apart else local_path(uri, what)
 
 
 def shown_at(output: str) -> str:
     """Returns where a person finds what the launcher wrote of a finished job."""
-    return str(here(output, "output_uri")) if output.startswith(CLAIM) else output
+    return str(here(output, "output_uri")) if output.startswith(CLAIM_SCHEME) else output
 
 
 def check_output(uri: str, what: str) -> None:
@@ -140,7 +138,7 @@ def exists(uri: str) -> bool:
     Raises:
         OutputError: The store refused or did not answer.
     """
-    if uri.startswith(CLAIM):
+    if uri.startswith(CLAIM_SCHEME):
         return True  # as the nodes say, who alone see it
     return object_store.holds(uri) if is_remote(uri) else Path(uri).exists()
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import replace
 
-from kfp_jax.backends.pod_status import Manifest, line
+from kfp_jax.backends.pod_status import Manifest, condition, line
 from kfp_jax.manifests.identity import QUEUE_LABEL
 from kfp_jax.status import JobStatus, Phase
 
@@ -37,8 +37,8 @@ def explained_by_queue(status: JobStatus, queue: str, workloads: Iterable[Manife
     if status.phase is not Phase.QUEUED or not queue or not newest:
         return status
     told = newest.get("status", {})
-    waiting = _condition(told, "QuotaReserved", "False")
-    evicted = _condition(told, "Evicted", "True")
+    waiting = condition(told, "QuotaReserved", "False")
+    evicted = condition(told, "Evicted", "True")
     # Kueue repeats the words of an eviction as the reason why it waits.
     words = [line(item.get("message")) for item in (evicted, waiting) if item]
     message = ": ".join(dict.fromkeys(text for text in words if text))
@@ -50,8 +50,3 @@ def explained_by_queue(status: JobStatus, queue: str, workloads: Iterable[Manife
         reason = str(waiting.get("reason", ""))
         return replace(status, reason=reason, message=f"it waits in queue {queue}: {message}")
     return status
-
-
-def _condition(status: Manifest, kind: str, value: str) -> Manifest:
-    found = (item for item in status.get("conditions", ()) if item["type"] == kind)
-    return next((item for item in found if item["status"] == value), {})

@@ -6,9 +6,8 @@ from typing import Any, Final
 
 from kfp_jax.errors import SpecError
 from kfp_jax.pods import Pods, Volume
-from kfp_jax.spec import TrainSpec
+from kfp_jax.spec import CLAIM_SCHEME, TrainSpec
 
-SCHEME: Final = "pvc://"
 _MOUNTED: Final = "/mnt/kfp-jax"
 _CLAIM = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 
@@ -25,7 +24,7 @@ def on_claims(spec: TrainSpec) -> TrainSpec:
     folders: dict[str, Any] = {}
     for name in ("output_uri", "checkpoint_uri", "dataset_uri", "shared_uri"):
         uri = getattr(spec, name)
-        if uri.startswith(SCHEME):
+        if uri.startswith(CLAIM_SCHEME):
             claim, path = _parts(name, uri)
             root, pods = _mounted(claim, pods)
             folders[name] = f"{root}/{path}".rstrip("/")
@@ -33,7 +32,7 @@ def on_claims(spec: TrainSpec) -> TrainSpec:
 
 
 def _parts(name: str, uri: str) -> tuple[str, str]:
-    claim, _, path = uri.removeprefix(SCHEME).partition("/")
+    claim, _, path = uri.removeprefix(CLAIM_SCHEME).partition("/")
     path = path.strip("/")
     odd = path and any(part in ("", ".", "..") for part in path.split("/"))
     if not _CLAIM.fullmatch(claim) or odd:
