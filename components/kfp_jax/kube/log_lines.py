@@ -23,6 +23,7 @@ class LogCursor:
 
     def __init__(self) -> None:
         self._rest = b""
+        self._begun = b""  # the rest of the connection before, as long as this one has said nothing
         self._newest = -1
         self._recent: deque[tuple[int, int]] = deque()
         self._horizon = -1  # the newest line that is not remembered any more
@@ -38,13 +39,14 @@ class LogCursor:
         return datetime.fromtimestamp(second, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
     def resume(self) -> None:
-        """Says that what is fed next begins at `since`; half a line is forgotten, it comes anew."""
-        self._rest = b""
+        """Says that what is fed next begins at `since`; half a line comes anew, if any does."""
+        self._begun, self._rest = self._rest or self._begun, b""
         self._come_until = self._horizon
         self._come = Counter(self._recent)
 
     def feed(self, data: bytes) -> list[str]:
         """Returns the new lines that `data` completes."""
+        self._begun = b""
         whole, newline, rest = (self._rest + data).rpartition(b"\n")
         lines = whole.split(b"\n") if newline else []
         rest = _last_state(rest)
@@ -55,8 +57,8 @@ class LogCursor:
         return self._new(lines)
 
     def end(self) -> list[str]:
-        """Returns the last line when the log ended without a newline."""
-        rest, self._rest = self._rest, b""
+        """Returns the last line when the log ended, or went away, without a newline."""
+        rest, self._rest, self._begun = self._rest or self._begun, b"", b""
         return self._new([rest]) if rest else []
 
     def _new(self, lines: list[bytes]) -> list[str]:

@@ -261,7 +261,6 @@ class LogFollower:
                     backoff.reset()
                     yield _Lines(pod, texts)
                 if last:
-                    yield _Lines(pod, pod.cursor.end())
                     break
             except NotFound:
                 break
@@ -282,6 +281,7 @@ class LogFollower:
                 continue
             # A log that ends before its container is said to have ended: the news is on its way.
             backoff.pause(until=lambda: reading.over)
+        yield _Lines(pod, pod.cursor.end())
         yield _End(pod, reading.run.id)
 
     def _one_request(self, reading: "_Reading", *, follow: bool) -> Iterator[list[str]]:

@@ -92,6 +92,18 @@ def test_half_a_line_at_a_drop_comes_whole() -> None:
     assert cursor.feed(line) == ["a whole line"]
 
 
+def test_half_a_line_whose_log_is_gone_comes_as_it_was() -> None:
+    line = stamped(START, "half a line")
+    cursor = LogCursor()
+    assert cursor.feed(line[:-1]) == []
+    cursor.resume()
+    cursor.resume()
+    assert cursor.end() == ["half a line"]
+    assert cursor.end() == []
+    cursor.resume()
+    assert cursor.feed(line) == []
+
+
 def test_equal_lines_of_one_moment_all_come() -> None:
     log = [(START, stamped(START, "same"))] * 5
     cursor = LogCursor()

@@ -296,6 +296,21 @@ def test_a_pod_that_vanishes_ends_its_log(
     assert following.finish() == [ProcessLine(0, 1, "one")]
 
 
+def test_a_line_that_was_begun_outlives_its_pod(
+    server: FakeApiServer, follow: Callable[..., Following]
+) -> None:
+    following = follow()
+    running(server)
+    with server.changed:  # so that they come in one piece
+        server.log("p", "whole\n")
+        server.log("p", "bar 50%\r")
+    server.wait_for(lambda: following.texts() == ["whole"])
+    with server.changed:  # what the stream still had is all that there will ever be
+        server.exit("p", told=False)
+        server.remove("v1", "pods", "p")
+    assert [line.text for line in following.finish()] == ["whole", "bar 50%"]
+
+
 def test_finish_does_not_wait_for_a_process_that_is_silent_and_runs_on(
     server: FakeApiServer, follow: Callable[..., Following]
 ) -> None:
